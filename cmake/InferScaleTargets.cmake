@@ -1,0 +1,55 @@
+# Compile options, and the two functions that turn a folder of src/ into targets.
+
+add_library(inferscale_options INTERFACE)
+target_include_directories(inferscale_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_compile_options(inferscale_options INTERFACE -Wall -Wextra -Werror=return-type -Wno-missing-field-initializers)
+if(INFERSCALE_WERROR)
+  target_compile_options(inferscale_options INTERFACE -Werror)
+endif()
+if(INFERSCALE_SANITIZE)
+  target_compile_options(inferscale_options INTERFACE -fsanitize=${INFERSCALE_SANITIZE} -fno-omit-frame-pointer -g
+                                                      -fno-sanitize-recover=all)
+  target_link_options(inferscale_options INTERFACE -fsanitize=${INFERSCALE_SANITIZE})
+endif()
+
+# inferscale_layer(name [EXCLUDE file…] [DEPENDS target…]): static library inferscale_<name> of src/<name>/**/*.cc,
+# tests left out. CONFIGURE_DEPENDS: a new file is found without running cmake by hand.
+function(inferscale_layer name)
+  cmake_parse_arguments(arg "" "" "DEPENDS;EXCLUDE" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$|_test_util\\.cc$")
+  foreach(file IN LISTS arg_EXCLUDE)
+    list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/src/${name}/${file})
+  endforeach()
+  if(sources)
+    add_library(inferscale_${name} STATIC ${sources})
+    target_link_libraries(inferscale_${name} PUBLIC inferscale_options ${arg_DEPENDS})
+  else()
+    add_library(inferscale_${name} INTERFACE)
+    target_link_libraries(inferscale_${name} INTERFACE inferscale_options ${arg_DEPENDS})
+  endif()
+endfunction()
+
+# inferscale_tests(name): <name>_test of src/<name>/**/*_test.cc, and <name>_slow_test (label "slow") of *_slow_test.cc.
+# *_test_util.cc goes into both.
+function(inferscale_tests name)
+  file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test.cc)
+  file(GLOB_RECURSE utils CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test_util.cc)
+  set(slow ${tests})
+  list(FILTER tests EXCLUDE REGEX "_slow_test\\.cc$")
+  list(FILTER slow INCLUDE REGEX "_slow_test\\.cc$")
+  if(tests)
+    inferscale_test_executable(${name}_test ${name} fast "${tests}" "${utils}")
+  endif()
+  if(slow)
+    inferscale_test_executable(${name}_slow_test ${name} slow "${slow}" "${utils}")
+  endif()
+endfunction()
+
+function(inferscale_test_executable target layer label sources utils)
+  add_executable(${target} ${sources} ${utils})
+  target_link_libraries(${target} PRIVATE inferscale_${layer} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${target} PRIVATE INFERSCALE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
+                                               INFERSCALE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${label} TIMEOUT 900)
+endfunction()

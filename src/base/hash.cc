@@ -1,0 +1,71 @@
+#include "base/hash.h"
+
+#include <xxhash.h>
+
+#include <new>
+
+#include "base/assert.h"
+
+namespace inferscale {
+
+namespace {
+Hash128 FromXxh(const XXH128_hash_t& h) { return {h.high64, h.low64}; }
+}  // namespace
+
+std::string Hash128::Hex() const {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out(32, '0');
+  for (int i = 0; i < 16; ++i) {
+    out[15 - i] = kDigits[(high >> (4 * i)) & 15];
+    out[31 - i] = kDigits[(low >> (4 * i)) & 15];
+  }
+  return out;
+}
+
+std::optional<Hash128> Hash128::FromHex(std::string_view hex) {
+  if (hex.size() != 32) return std::nullopt;
+  Hash128 h;
+  for (size_t i = 0; i < 32; ++i) {
+    const char c = hex[i];
+    uint64_t digit;
+    if (c >= '0' && c <= '9') digit = c - '0';
+    else if (c >= 'a' && c <= 'f') digit = c - 'a' + 10;
+    else return std::nullopt;
+    uint64_t& half = i < 16 ? h.high : h.low;
+    half = (half << 4) | digit;
+  }
+  return h;
+}
+
+Hash128 HashBytes(const void* data, size_t size) { return FromXxh(XXH3_128bits(data, size)); }
+uint64_t Checksum64(const void* data, size_t size) { return XXH3_64bits(data, size); }
+
+struct Hasher::State {
+  XXH3_state_t* xxh;
+  State() : xxh(XXH3_createState()) {
+    INFERSCALE_ASSERT(xxh != nullptr);
+    XXH3_128bits_reset(xxh);
+  }
+  ~State() { XXH3_freeState(xxh); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+};
+
+Hasher::Hasher() : state_(std::make_unique<State>()) {}
+Hasher::~Hasher() = default;
+Hasher::Hasher(Hasher&&) noexcept = default;
+Hasher& Hasher::operator=(Hasher&&) noexcept = default;
+
+Hasher& Hasher::Raw(const void* data, size_t size) {
+  XXH3_128bits_update(state_->xxh, data, size);
+  return *this;
+}
+Hasher& Hasher::U32(uint32_t value) { return Raw(&value, sizeof value); }
+Hasher& Hasher::U64(uint64_t value) { return Raw(&value, sizeof value); }
+Hasher& Hasher::F32(float value) { return Raw(&value, sizeof value); }
+Hasher& Hasher::Str(std::string_view text) { return U64(text.size()).Raw(text.data(), text.size()); }
+Hasher& Hasher::Ids(std::span<const int32_t> ids) { return U64(ids.size()).Raw(ids.data(), ids.size_bytes()); }
+Hasher& Hasher::Digest(const Hash128& digest) { return U64(digest.high).U64(digest.low); }
+Hash128 Hasher::Finish() const { return FromXxh(XXH3_128bits_digest(state_->xxh)); }
+
+}  // namespace inferscale

@@ -1,0 +1,47 @@
+// Every limit of the product, in one place. A value beyond a limit is a clear error, never a crash or a silent cut.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace inferscale::limits {
+
+// Facts and turns.
+inline constexpr size_t kFactBytes = 256 * 1024;        // a fact's or a turn's text; larger: a document, split it first
+inline constexpr size_t kFactPartTokens = 200;          // a longer text becomes linked parts: the embedder sees 256, less
+                                                        // [CLS] and [SEP], and a part carries its date (up to 15 tokens)
+inline constexpr size_t kFactsPerFile = 1'000'000;
+inline constexpr size_t kJsonLineBytes = 4 * 1024 * 1024;  // kFactBytes of control characters escape to six bytes each
+inline constexpr size_t kIdBytes = 256;
+inline constexpr size_t kNamespaceBytes = 512;
+
+// Windows.
+inline constexpr int kRunFacts = 20;                    // C, design default: 2.05 encoder tokens per fact token
+inline constexpr int kRunFactsMax = 200;                // the largest C or N a user may ask for
+inline constexpr int kRunTokens = 1024;                 // a run, and an anchor, are each cut at this many tokens
+
+// Prompts.
+inline constexpr size_t kQuestionBytes = 1024 * 1024;
+inline constexpr int kTopKMax = 10'000;
+inline constexpr int kTopKDefault = 50;
+inline constexpr int kTailFactsDefault = 5;             // r
+inline constexpr int kMaxTokensDefault = 64;
+inline constexpr int kContextTokensDefault = 8192;      // capped by what the model was trained for
+inline constexpr int kContextTokensMax = 1 << 20;
+
+// KV records.
+inline constexpr uint32_t kRecordTokens = 4096;         // tokens of one record; a part is about 220
+inline constexpr uint32_t kModelLayers = 1024;
+inline constexpr uint32_t kModelKvHeads = 1024;
+inline constexpr uint32_t kHeadDim = 1024;
+inline constexpr size_t kRecordBytes = size_t{1} << 30;
+
+// The embedded engine.
+inline constexpr size_t kPrefixCellsBytes = 256u << 20;  // kept cells of headers and stems, LRU
+inline constexpr size_t kEngineQueue = 256;              // requests waiting for the engine's thread
+
+// Embedding.
+inline constexpr int kEmbedTokens = 256;                // what all-MiniLM-L6-v2 was trained to see
+inline constexpr int kEmbedDimMax = 8192;
+
+}  // namespace inferscale::limits

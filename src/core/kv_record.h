@@ -1,0 +1,88 @@
+// A KV record: one fact's keys before rotation and values, for one model, with everything needed to decide whether it
+// may be used. File format: docs/formats/kv_record.md.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "core/kv_shape.h"
+#include "core/types.h"
+
+namespace inferscale {
+
+// How K and V are stored. Values are part of the file format.
+enum class KvEncoding : uint8_t {
+  kF16 = 1,  // the exact tier: IEEE half, the type the embedded engine's cache has
+  // 2 bf16, 3 int8, 4 int4: reserved (design 6.2)
+};
+
+// What makes a record this record. Two records with equal keys hold the same KV.
+struct RecordKey {
+  std::string name_space;
+  std::string fact_id;
+  uint32_t content_version = 1;
+  Tokens token_ids;             // the fact's own tokens
+  ModelKey model_key;
+  KvEncoding encoding = KvEncoding::kF16;
+  Hash128 calibration_id;       // zero for f16: nothing to calibrate
+  Hash128 window_digest;        // core/window.h: what the record has seen
+
+  bool operator==(const RecordKey&) const = default;
+  RecordId Id() const;
+};
+
+// Elements in KvShape's payload order, as IEEE half bits. 64-byte aligned, never zero-filled: megabytes are read or
+// captured straight into it. Move-only.
+class KvPayload {
+ public:
+  KvPayload() = default;
+  KvPayload(const KvShape& shape, uint32_t tokens);
+
+  const KvShape& shape() const { return shape_; }
+  uint32_t tokens() const { return tokens_; }
+  size_t elements() const { return shape_.ElementsPerToken() * tokens_; }
+  size_t bytes() const { return elements() * sizeof(uint16_t); }
+  uint16_t* data() { return data_.get(); }
+  const uint16_t* data() const { return data_.get(); }
+
+  // [tokens][key_dim] keys before rotation, and [tokens][value_dim] values.
+  uint16_t* Key(uint32_t head, uint32_t layer) { return data() + shape_.KeyOffset(head, layer, tokens_); }
+  const uint16_t* Key(uint32_t head, uint32_t layer) const { return data() + shape_.KeyOffset(head, layer, tokens_); }
+  uint16_t* Value(uint32_t head, uint32_t layer) { return data() + shape_.ValueOffset(head, layer, tokens_); }
+  const uint16_t* Value(uint32_t head, uint32_t layer) const { return data() + shape_.ValueOffset(head, layer, tokens_); }
+
+ private:
+  struct Free {
+    void operator()(uint16_t* p) const;
+  };
+  KvShape shape_;
+  uint32_t tokens_ = 0;
+  std::unique_ptr<uint16_t[], Free> data_;
+};
+
+struct KvRecord {
+  RecordKey key;
+  KvPayload payload;  // payload.tokens() == key.token_ids.size()
+
+  uint32_t tokens() const { return payload.tokens(); }
+};
+
+// Keeps a record's bytes in place while it is held: the pin of the main path.
+using RecordHandle = std::shared_ptr<const KvRecord>;
+
+// Writes a record so that a crash leaves the whole file or none. kNoSpace, kPermission, kIo.
+Status WriteRecordFile(const std::filesystem::path& path, const KvRecord& record);
+
+// Reads and checks a record file: magic, version, sizes against limits and file length, both checksums. The payload is
+// read straight into its final place. kNotFound, kCorrupt, kVersionUnsupported, kTooLarge, kIo.
+Result<KvRecord> ReadRecordFile(const std::filesystem::path& path);
+
+// The same from memory, for tests and fuzzing.
+Result<std::string> SerializeRecord(const KvRecord& record);
+Result<KvRecord> ParseRecord(std::string_view bytes);
+
+}  // namespace inferscale
