@@ -65,6 +65,9 @@ struct GenerateRequest {
   PromptPlan plan;
   std::vector<RecordHandle> records;  // one per kRecord span, in order; held until the stream ends
   uint32_t max_tokens = 0;            // >= 1
+  // Measurement only: compute the injected region in place before the clock starts, as an engine's own prefix cache
+  // would have it. The first token of such a request is the floor that injection is compared with.
+  bool prefill_region_first = false;
 };
 
 // One answer being generated. Used by one thread; the engine fills it from its own.

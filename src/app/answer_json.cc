@@ -1,0 +1,51 @@
+#include "app/answer_json.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace inferscale {
+
+namespace {
+double Micros(double ms) { return std::round(ms * 1000.0) / 1000.0; }  // three decimals are enough for milliseconds
+}
+
+nlohmann::ordered_json AnswerToJson(const Workspace& workspace, std::string_view question, const Side& side) {
+  const Answer& a = side.answer;
+  const auto id_of = [&](size_t fact) { return workspace.facts()[fact].fact.id; };
+  nlohmann::ordered_json facts = nlohmann::ordered_json::array();
+  for (size_t rank = 0; rank < a.hits.size(); ++rank) {
+    const size_t fact = a.hits[rank].row;
+    if (std::find(a.used.begin(), a.used.end(), fact) == a.used.end()) continue;
+    facts.push_back({{"rank", rank + 1}, {"id", id_of(fact)}, {"score", a.hits[rank].score}});
+  }
+  nlohmann::ordered_json dropped = nlohmann::ordered_json::array();
+  for (const size_t fact : a.dropped) dropped.push_back(id_of(fact));
+  return {{"question", question},
+          {"model", workspace.engine().model_name},
+          {"mode", ModeName(side.mode)},
+          {"answer", a.text},
+          {"facts_used", a.used.size()},
+          {"prompt_tokens", a.prompt_tokens},
+          {"injected_tokens", a.injected_tokens},
+          {"computed_tokens", a.computed_tokens},
+          {"retrieve_ms", Micros(a.retrieve_ms)},
+          {"load_ms", Micros(a.load_ms)},
+          {"compose_ms", Micros(a.compose_ms)},
+          {"inject_ms", Micros(a.inject_ms)},
+          {"ttft_ms", Micros(a.ttft_ms)},
+          {"total_ms", Micros(a.total_ms)},
+          {"finish", a.finish == FinishReason::kLength ? "length" : "stop"},
+          {"facts", std::move(facts)},
+          {"facts_dropped", std::move(dropped)}};
+}
+
+nlohmann::ordered_json ComparisonToJson(const Workspace& workspace, std::string_view question, const Comparison& comparison) {
+  nlohmann::ordered_json json;
+  for (const Side& side : comparison.sides) json[std::string(ModeName(side.mode))] = AnswerToJson(workspace, question, side);
+  json["ttft_ratio"] = comparison.TtftRatio(AnswerMode::kText, AnswerMode::kKv);
+  if (comparison.Find(AnswerMode::kFloor) != nullptr)
+    json["floor_ratio"] = comparison.TtftRatio(AnswerMode::kKv, AnswerMode::kFloor);
+  return json;
+}
+
+}  // namespace inferscale

@@ -1,0 +1,15 @@
+// Answers as the JSON that `ask --json` prints. The fields are listed in `inferscale ask --help` and docs/commands.md.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "app/compare.h"
+#include "app/workspace.h"
+
+namespace inferscale {
+
+nlohmann::ordered_json AnswerToJson(const Workspace& workspace, std::string_view question, const Side& side);
+nlohmann::ordered_json ComparisonToJson(const Workspace& workspace, std::string_view question, const Comparison& comparison);
+
+}  // namespace inferscale

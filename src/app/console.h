@@ -1,0 +1,34 @@
+// What a person sees: results on standard output, everything else on standard error.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace inferscale {
+
+// The process's exit status for an error: 2 the input, 3 the machine (disk, rights), 4 stored data, 5 model or engine,
+// 130 cancelled, 70 a bug of ours.
+int ExitStatus(ErrorCode code);
+
+void PrintError(const Error& error);          // "inferscale: error: …" on stderr
+void PrintWarning(std::string_view message);  // "inferscale: warning: …" on stderr
+void PrintOut(std::string_view text);         // stdout, no line end added
+
+// A line of progress on standard error: redrawn in place on a terminal, at most every few seconds elsewhere.
+class ProgressBar {
+ public:
+  ProgressBar(std::string label, std::string unit);
+  ~ProgressBar();  // ends the line
+  void Update(size_t done, size_t total);
+
+ private:
+  std::string label_, unit_;
+  bool terminal_;
+  bool drawn_ = false;
+  std::chrono::steady_clock::time_point start_, last_;
+};
+
+}  // namespace inferscale

@@ -1,0 +1,364 @@
+#include "engine/llama/llama_engine.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/limits.h"
+#include "engine/llama/jinja_template.h"
+#include "engine/llama/llama_tokenizer.h"
+#include "engine/llama/self_test.h"
+
+namespace inferscale {
+
+namespace {
+
+// Part of the self-test's identity: raise it whenever capture, rotation or forging change what they compute.
+constexpr uint32_t kSelfTestVersion = 1;
+
+int DefaultThreads() { return std::max(1u, std::thread::hardware_concurrency()); }
+
+Tokens Concat(std::span<const Tokens> pieces) {
+  Tokens all;
+  for (const Tokens& piece : pieces) all.insert(all.end(), piece.begin(), piece.end());
+  return all;
+}
+
+}  // namespace
+
+// Shared by a stream and the engine's thread.
+struct LlamaEngine::StreamState {
+  std::atomic<bool> cancelled{false};
+  Stopwatch submitted;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  // Guarded by mutex.
+  std::deque<TokenId> tokens;
+  bool done = false;
+  Status status;
+  GenerateTimes times;
+  FinishReason finish = FinishReason::kError;
+
+  void Push(TokenId token) {
+    {
+      std::lock_guard lock(mutex);
+      tokens.push_back(token);
+    }
+    changed.notify_one();
+  }
+  void Finish(FinishReason reason, Status result) {
+    {
+      std::lock_guard lock(mutex);
+      finish = reason;
+      status = std::move(result);
+      times.total_ms = submitted.Millis();
+      done = true;
+    }
+    changed.notify_one();
+  }
+};
+
+class LlamaEngine::Stream final : public GenerateStream {
+ public:
+  explicit Stream(std::shared_ptr<StreamState> state) : state_(std::move(state)) {}
+  ~Stream() override {
+    Cancel();
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->done; });
+  }
+  Result<std::optional<TokenId>> Next() override {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->done || !state_->tokens.empty(); });
+    if (!state_->tokens.empty()) {
+      const TokenId token = state_->tokens.front();
+      state_->tokens.pop_front();
+      return token;
+    }
+    if (!state_->status) return tl::unexpected<Error>(state_->status.error());
+    return std::nullopt;
+  }
+  void Cancel() override { state_->cancelled.store(true); }
+  GenerateTimes times() const override {
+    std::lock_guard lock(state_->mutex);
+    return state_->times;
+  }
+  FinishReason finish_reason() const override {
+    std::lock_guard lock(state_->mutex);
+    return state_->finish;
+  }
+
+ private:
+  std::shared_ptr<StreamState> state_;
+};
+
+LlamaEngine::LlamaEngine(LlamaModelFile file) : file_(std::move(file)) {}
+
+Result<std::unique_ptr<LlamaEngine>> LlamaEngine::Load(const LlamaEngineOptions& options) {
+  TRY_ASSIGN(LlamaModelFile file, LoadModelFile(options.model_path));
+  std::unique_ptr<LlamaEngine> engine(new LlamaEngine(std::move(file)));  // private constructor
+  TRY(engine->Start(options));
+  return engine;
+}
+
+Status LlamaEngine::Start(const LlamaEngineOptions& options) {
+  const llama_model* model = file_.model.get();
+  tokenizer_ = std::make_unique<LlamaTokenizer>(model);
+  info_.engine = "llama";
+  info_.model_path = file_.path;
+  info_.model_name = file_.name;
+  info_.architecture = file_.architecture;
+  const uint32_t wanted = options.context_tokens != 0 ? options.context_tokens : limits::kContextTokensDefault;
+  info_.context_tokens = std::min(wanted, static_cast<uint32_t>(llama_model_n_ctx_train(model)));
+  if (!file_.chat_template.empty()) {
+    if (auto parsed = JinjaTemplate::Parse(file_.chat_template, *tokenizer_)) template_ = std::move(*parsed);
+    else spdlog::warn("{}: its chat template is not usable ({}); using the plain one", file_.path, parsed.error().message);
+  }
+  const int threads = options.threads > 0 ? options.threads : DefaultThreads();
+  // Flash attention: a CPU build has no other device, and there it slows attention over an injected prefix 4 to 8 times.
+  const bool on_gpu = llama_supports_gpu_offload();
+  TRY_ASSIGN(session_, LlamaSession::Make(file_.model.get(), {.context_tokens = info_.context_tokens,
+                                                              .threads = threads,
+                                                              .flash_attention = on_gpu,
+                                                              .prefix_cells_bytes = limits::kPrefixCellsBytes}));
+  Hasher key;
+  key.Digest(file_.fingerprint).Str(info_.architecture);
+  if (options.text_only) {
+    info_.text_mode_reason = "text mode was asked for";
+  } else if (!IsInjectableArchitecture(info_.architecture)) {
+    info_.text_mode_reason = "architecture \"" + info_.architecture + "\" is not one of those we inject into (llama, qwen2, qwen3, gemma3)";
+  } else if (const Status ready = ProbeAndTest(options); !ready) {
+    info_.text_mode_reason = ready.error().message;
+  }
+  info_.can_inject = info_.text_mode_reason.empty();
+  if (session_->probed()) {
+    const KvShape& shape = info_.kv_shape;
+    key.U32(shape.layers).U32(shape.kv_heads).U32(shape.key_dim).U32(shape.value_dim);
+    info_.rope.AddTo(key);
+  }
+  info_.model_key = key.Finish();
+  thread_ = std::thread([this] { Work(); });
+  return {};
+}
+
+Status LlamaEngine::ProbeAndTest(const LlamaEngineOptions& options) {
+  TRY(session_->Probe());
+  info_.kv_shape = session_->probe().shape;
+  info_.rope = session_->probe().rope;
+  const Hash128 identity = Hasher()
+                               .U32(kSelfTestVersion)
+                               .Digest(file_.fingerprint)
+                               .Str(llama_print_system_info())  // CPU features: another machine, another proof
+                               .U32(info_.context_tokens)
+                               .Finish();
+  std::optional<SelfTestReport> kept;
+  if (!options.cache_folder.empty()) kept = LoadSelfTest(options.cache_folder, identity);
+  if (kept) {
+    info_.self_test = *kept;
+  } else {
+    TRY_ASSIGN(info_.self_test, RunSelfTest(*session_, *tokenizer_));
+    if (!options.cache_folder.empty()) SaveSelfTest(options.cache_folder, identity, info_.self_test);
+  }
+  if (!info_.self_test.passed) return Fail(ErrorCode::kModelUnsupported, "the self-test failed: " + info_.self_test.detail);
+  return {};
+}
+
+LlamaEngine::~LlamaEngine() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void LlamaEngine::Work() {
+  for (;;) {
+    std::function<void()> job;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+      if (queue_.empty()) return;  // stopping: what was accepted is finished first
+      job = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    job();
+  }
+}
+
+Status LlamaEngine::Enqueue(std::function<void()> job) {
+  {
+    std::lock_guard lock(mutex_);
+    if (queue_.size() >= limits::kEngineQueue)
+      return Fail(ErrorCode::kEngine, "the engine's queue is full (" + std::to_string(queue_.size()) + " requests): try again later");
+    queue_.push_back(std::move(job));
+  }
+  wake_.notify_one();
+  return {};
+}
+
+Status LlamaEngine::CheckRequest(const GenerateRequest& request) const {
+  const PromptPlan& plan = request.plan;
+  TRY(CheckPlan(plan));
+  if (request.max_tokens == 0) return Fail(ErrorCode::kInvalidArgument, "max_tokens must be at least 1");
+  if (plan.prompt_tokens.size() + request.max_tokens > info_.context_tokens)
+    return Fail(ErrorCode::kPromptTooLong, std::to_string(plan.prompt_tokens.size()) + " prompt tokens and " +
+                                               std::to_string(request.max_tokens) + " for the answer do not fit the context of " +
+                                               std::to_string(info_.context_tokens));
+  for (const TokenId token : plan.prompt_tokens)
+    if (token < 0 || token >= tokenizer_->vocabulary_size())
+      return Fail(ErrorCode::kInvalidArgument, "the plan holds a token id outside the vocabulary");
+  if (plan.spans.empty()) return {};
+  if (!info_.can_inject) return Fail(ErrorCode::kModelUnsupported, "this engine runs in text mode: " + info_.text_mode_reason);
+  if (plan.model_key != info_.model_key) return Fail(ErrorCode::kMismatch, "the plan was made for another model");
+  size_t next = 0, at = 0;
+  for (const PlanSpan& span : plan.spans) {
+    if (span.kind == SpanKind::kRecord) {
+      if (next == request.records.size()) return Fail(ErrorCode::kInvalidArgument, "the plan has more spans than records");
+      const KvRecord& record = *request.records[next++];
+      if (record.payload.shape() != info_.kv_shape || record.key.model_key != info_.model_key)
+        return Fail(ErrorCode::kMismatch, "a record was made for another model");
+      if (record.tokens() != span.n_tokens ||
+          !std::equal(record.key.token_ids.begin(), record.key.token_ids.end(), plan.prompt_tokens.begin() + at))
+        return Fail(ErrorCode::kMismatch, "a record holds other tokens than its place in the prompt");
+    }
+    at += span.n_tokens;
+  }
+  if (next != request.records.size()) return Fail(ErrorCode::kInvalidArgument, "the plan has fewer spans than records");
+  return {};
+}
+
+Result<std::unique_ptr<GenerateStream>> LlamaEngine::Submit(GenerateRequest request) {
+  TRY(CheckRequest(request));
+  auto state = std::make_shared<StreamState>();
+  auto shared = std::make_shared<GenerateRequest>(std::move(request));
+  TRY(Enqueue([this, state, shared]() mutable {
+    Generate(*shared, *state);
+    shared.reset();  // the records are let go before the stream can see the end
+  }));
+  return std::make_unique<Stream>(std::move(state));
+}
+
+// Brings the sequence to just before the first answer token, its logits ready.
+Status LlamaEngine::FillPrompt(const GenerateRequest& request, StreamState& stream) {
+  const PromptPlan& plan = request.plan;
+  const std::span<const TokenId> prompt(plan.prompt_tokens);
+  const uint32_t injected = plan.InjectedTokens();
+  GenerateTimes times;
+  times.queue_ms = stream.submitted.Millis();
+  if (request.prefill_region_first && injected > 0) {
+    session_->Clear();
+    TRY(session_->Decode(prompt.first(injected), 0, false, &stream.cancelled));
+    stream.submitted = Stopwatch();
+  } else if (injected > 0) {
+    std::shared_ptr<const StateCells> prefix;
+    if (const uint32_t n = plan.PrefixTokens(); n > 0) {
+      uint32_t computed;
+      TRY_ASSIGN(prefix, session_->CellsOf(prompt.first(n), true, &computed));
+    }
+    std::vector<PlacedRecord> placed;
+    uint32_t position = plan.PrefixTokens();
+    for (const RecordHandle& record : request.records) {
+      placed.push_back({&record->payload, position});
+      position += record->tokens();
+    }
+    TRY_ASSIGN(const InjectTimes inject, session_->Inject(prefix.get(), placed, injected));
+    times.compose_ms = inject.compose_ms;
+    times.inject_ms = inject.inject_ms;
+  } else {
+    session_->Clear();
+  }
+  Stopwatch prefill;
+  TRY(session_->Decode(prompt.subspan(injected), injected, true, &stream.cancelled));
+  times.prefill_ms = prefill.Millis();
+  std::lock_guard lock(stream.mutex);
+  stream.times = times;
+  return {};
+}
+
+void LlamaEngine::Generate(const GenerateRequest& request, StreamState& stream) {
+  const auto stop = [&](Status status) {
+    const bool cancelled = stream.cancelled || (!status && status.error().code == ErrorCode::kCancelled);
+    stream.Finish(cancelled ? FinishReason::kCancelled : FinishReason::kError, cancelled ? Status() : std::move(status));
+  };
+  if (stream.cancelled) return stop({});
+  if (Status filled = FillPrompt(request, stream); !filled) return stop(std::move(filled));
+  uint32_t position = static_cast<uint32_t>(request.plan.prompt_tokens.size());
+  for (uint32_t made = 0;; ++made) {
+    const TokenId token = session_->Argmax();
+    if (made == 0) {
+      std::lock_guard lock(stream.mutex);
+      stream.times.first_token_ms = stream.submitted.Millis();
+    }
+    if (tokenizer_->IsEndOfGeneration(token)) return stream.Finish(FinishReason::kStop, {});
+    stream.Push(token);
+    if (made + 1 == request.max_tokens) return stream.Finish(FinishReason::kLength, {});
+    if (Status decoded = session_->Decode({&token, 1}, position++, true, &stream.cancelled); !decoded)
+      return stop(std::move(decoded));
+  }
+}
+
+Status LlamaEngine::CheckCapture(const CaptureRequest& request) const {
+  if (!info_.can_inject) return Fail(ErrorCode::kModelUnsupported, "this engine runs in text mode: " + info_.text_mode_reason);
+  if (request.stem.empty() || request.fresh.empty()) return Fail(ErrorCode::kInvalidArgument, "a capture needs a stem and something to encode");
+  size_t tokens = request.stem.size();
+  for (const RecordHandle& member : request.members) {
+    if (member->payload.shape() != info_.kv_shape || member->key.model_key != info_.model_key)
+      return Fail(ErrorCode::kMismatch, "a run's member was made for another model");
+    tokens += member->tokens();
+  }
+  for (const Tokens& piece : request.fresh) {
+    if (piece.empty() || piece.size() > limits::kRecordTokens)
+      return Fail(ErrorCode::kTooLarge, "a record holds 1 to " + std::to_string(limits::kRecordTokens) + " tokens");
+    tokens += piece.size();
+  }
+  if (tokens > info_.context_tokens)
+    return Fail(ErrorCode::kPromptTooLong, "encoding " + std::to_string(tokens) + " tokens at once does not fit the context of " +
+                                               std::to_string(info_.context_tokens) + ": choose a smaller --encode-window or a larger --context");
+  return {};
+}
+
+std::future<Result<CaptureResult>> LlamaEngine::Capture(CaptureRequest request) {
+  auto promise = std::make_shared<std::promise<Result<CaptureResult>>>();
+  std::future<Result<CaptureResult>> future = promise->get_future();
+  Status accepted = CheckCapture(request);
+  if (accepted) {
+    auto shared = std::make_shared<CaptureRequest>(std::move(request));
+    accepted = Enqueue([this, promise, shared] { promise->set_value(RunCapture(*shared)); });
+  }
+  if (!accepted) promise->set_value(tl::unexpected<Error>(std::move(accepted).error()));
+  return future;
+}
+
+Result<CaptureResult> LlamaEngine::RunCapture(const CaptureRequest& request) {
+  CaptureResult result;
+  std::vector<uint32_t> pieces;
+  for (const Tokens& piece : request.fresh) pieces.push_back(static_cast<uint32_t>(piece.size()));
+  const Tokens fresh = Concat(request.fresh);
+  const auto stem_tokens = static_cast<uint32_t>(request.stem.size());
+  if (request.members.empty() && !request.keep_stem) {  // everything in one pass
+    Tokens all = request.stem;
+    all.insert(all.end(), fresh.begin(), fresh.end());
+    session_->Clear();
+    TRY_ASSIGN(result.payloads, session_->DecodeAndCapture(all, 0, stem_tokens, pieces));
+    result.computed_tokens = static_cast<uint32_t>(all.size());
+    return result;
+  }
+  TRY_ASSIGN(const auto stem, session_->CellsOf(request.stem, request.keep_stem, &result.computed_tokens));
+  std::vector<PlacedRecord> placed;
+  uint32_t position = stem_tokens;
+  for (const RecordHandle& member : request.members) {
+    placed.push_back({&member->payload, position});
+    position += member->tokens();
+  }
+  TRY(session_->Inject(stem.get(), placed, position));
+  TRY_ASSIGN(result.payloads, session_->DecodeAndCapture(fresh, position, 0, pieces));
+  result.computed_tokens += static_cast<uint32_t>(fresh.size());
+  return result;
+}
+
+}  // namespace inferscale

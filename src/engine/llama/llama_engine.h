@@ -1,0 +1,72 @@
+// The embedded engine: llama.cpp in this process, one context on one thread, requests in order.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "engine/engine.h"
+#include "engine/llama/llama_model_file.h"
+#include "engine/llama/llama_session.h"
+
+namespace inferscale {
+
+struct LlamaEngineOptions {
+  std::filesystem::path model_path;
+  int threads = 0;                    // 0: all cores of this machine
+  uint32_t context_tokens = 0;        // 0: limits::kContextTokensDefault; never more than the model was trained for
+  bool text_only = false;             // do not probe or test: every fact is text
+  std::filesystem::path cache_folder; // where the self-test's result is kept; empty: run it every time
+};
+
+class LlamaEngine final : public Engine {
+ public:
+  // Loads, probes and self-tests. A model that cannot be injected into is not an error: info().can_inject says so.
+  static Result<std::unique_ptr<LlamaEngine>> Load(const LlamaEngineOptions& options);
+  ~LlamaEngine() override;
+
+  const EngineInfo& info() const override { return info_; }
+  const Tokenizer& tokenizer() const override { return *tokenizer_; }
+  const ChatTemplate* chat_template() const override { return template_.get(); }
+  Result<std::unique_ptr<GenerateStream>> Submit(GenerateRequest request) override;
+  std::future<Result<CaptureResult>> Capture(CaptureRequest request) override;
+
+ private:
+  class Stream;
+  struct StreamState;
+
+  explicit LlamaEngine(LlamaModelFile file);
+  Status Start(const LlamaEngineOptions& options);
+  Status ProbeAndTest(const LlamaEngineOptions& options);
+  Status CheckRequest(const GenerateRequest& request) const;
+  Status CheckCapture(const CaptureRequest& request) const;
+
+  // On the engine's thread.
+  void Work();
+  void Generate(const GenerateRequest& request, StreamState& stream);
+  Status FillPrompt(const GenerateRequest& request, StreamState& stream);
+  Result<CaptureResult> RunCapture(const CaptureRequest& request);
+  Status Enqueue(std::function<void()> job);
+
+  // Constant after Load.
+  LlamaModelFile file_;
+  EngineInfo info_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<ChatTemplate> template_;
+
+  std::unique_ptr<LlamaSession> session_;  // used by thread_ only, after Load
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  // Guarded by mutex_.
+  std::deque<std::function<void()>> queue_;
+  bool stop_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace inferscale

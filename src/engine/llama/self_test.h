@@ -1,0 +1,25 @@
+// The start-up proof that injection is right for this model on this machine (design 6.7): a text's own KV, injected at
+// shifted positions, must continue as a plain prefill does; without rotation it must not.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "core/types.h"
+#include "engine/engine.h"
+#include "engine/llama/llama_session.h"
+#include "engine/tokenizer.h"
+
+namespace inferscale {
+
+// Takes one prefill of about 560 tokens and a few decode steps per shift: 2 to 3 s for a 135M model on two cores.
+// The report says whether it passed; an Error means the engine broke down.
+Result<SelfTestReport> RunSelfTest(LlamaSession& session, const Tokenizer& tokenizer);
+
+// A passed or failed report kept from an earlier start under the same identity (model, llama.cpp build, CPU, context).
+std::optional<SelfTestReport> LoadSelfTest(const std::filesystem::path& folder, const Hash128& identity);
+void SaveSelfTest(const std::filesystem::path& folder, const Hash128& identity, const SelfTestReport& report);
+
+double Cosine(std::span<const float> a, std::span<const float> b);
+
+}  // namespace inferscale
