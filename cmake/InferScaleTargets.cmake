@@ -51,5 +51,12 @@ function(inferscale_test_executable target layer label sources utils)
   target_link_libraries(${target} PRIVATE inferscale_${layer} GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE INFERSCALE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
                                                INFERSCALE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${label} TIMEOUT 900)
+  # ctest starts the costliest tests first: so the fast ones come before the slow ones, and those one at a time, since
+  # each of them computes on all cores.
+  if(label STREQUAL slow)
+    set(order COST 1 RUN_SERIAL TRUE)
+  else()
+    set(order COST 1000)
+  endif()
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${label} TIMEOUT 900 ${order})
 endfunction()
