@@ -15,8 +15,8 @@ else()
   find_library(HWY_LIBRARY hwy REQUIRED)
 endif()
 
-# inferscale_cpu_check(): tells src/app/cpu_check.cc which features llama.cpp was compiled for (our own code chooses at run
-# time, or has the same -march), and compiles it for the oldest x86-64: it must run where nothing else of ours can.
+# inferscale_cpu_check(): tells src/app/cpu_check.cc which features llama.cpp was compiled for (our own code chooses at
+# run time, or has the same -march), and compiles it for the oldest x86-64: it must run where nothing else of ours can.
 function(inferscale_cpu_check)
   set(features "")
   cmake_path(SET list_file NORMALIZE ${llama_DIR}/../../../share/inferscale/cpu-features.txt)

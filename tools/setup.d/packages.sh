@@ -13,7 +13,8 @@ PACKAGES_BENCH=(libbenchmark-dev libfaiss-dev libopenblas-dev)
 
 missing_packages() {
   local installed package
-  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null | awk '$2 == "installed" { print $1 }')
+  installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$@" 2>/dev/null |
+    awk '$2 == "installed" { print $1 }') || true  # dpkg-query fails when it does not know one of them
   for package in "$@"; do
     grep -qx -- "$package" <<<"$installed" || printf '%s\n' "$package"
   done

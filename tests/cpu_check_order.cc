@@ -1,0 +1,16 @@
+// A program that needs a CPU feature which does not exist (tests/CMakeLists.txt): the check must end it before anything
+// else of it runs; nothing may come to stdout (cpu_check_order.cmake looks).
+
+#include "app/cpu_check.h"
+
+namespace {
+struct Early {
+  Early() { std::puts("too early"); }
+} early;
+}  // namespace
+
+int main() {
+  inferscale::CpuCheckLinked();
+  std::puts("main ran");
+  return 0;
+}
