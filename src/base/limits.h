@@ -19,6 +19,7 @@ inline constexpr size_t kNamespaceBytes = 512;
 inline constexpr int kRunFacts = 20;                    // C, design default: 2.05 encoder tokens per fact token
 inline constexpr int kRunFactsMax = 200;                // the largest C or N a user may ask for
 inline constexpr int kRunTokens = 1024;                 // a run, and an anchor, are each cut at this many tokens
+inline constexpr size_t kRunBookBytes = 256u << 20;     // about 120 bytes for each of a million facts, twice
 
 // Prompts.
 inline constexpr size_t kQuestionBytes = 1024 * 1024;
@@ -28,6 +29,15 @@ inline constexpr int kTailFactsDefault = 5;             // r
 inline constexpr int kMaxTokensDefault = 64;
 inline constexpr int kContextTokensDefault = 8192;      // capped by what the model was trained for
 inline constexpr int kContextTokensMax = 1 << 20;
+
+// Tokenizers and chat templates.
+inline constexpr size_t kTokenizeSegmentBytes = 2048;   // given to llama.cpp at once: it is quadratic in added tokens
+inline constexpr size_t kTemplateBytes = 256 * 1024;    // the longest known template has about 40 KiB
+inline constexpr int kTemplateNesting = 128;            // brackets and blocks; parser and interpreter recurse
+inline constexpr int kTemplateExpressionTokens = 4096;  // of one statement: operators nest to the left
+inline constexpr int kTemplateRange = 100'000;          // numbers that one range() may give
+inline constexpr size_t kRenderedBytes = 64u << 20;     // a rendered prompt
+inline constexpr size_t kMessages = 10'000;             // of one conversation
 
 // KV records.
 inline constexpr uint32_t kRecordTokens = 4096;         // tokens of one record; a part is about 220
@@ -43,5 +53,8 @@ inline constexpr size_t kEngineQueue = 256;              // requests waiting for
 // Embedding.
 inline constexpr int kEmbedTokens = 256;                // what all-MiniLM-L6-v2 was trained to see
 inline constexpr int kEmbedDimMax = 8192;
+
+// Search.
+inline constexpr size_t kIndexRows = 10'000'000;      // one namespace's vectors: 15 GB of 384 elements
 
 }  // namespace inferscale::limits
