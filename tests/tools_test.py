@@ -102,7 +102,7 @@ class Setup(unittest.TestCase):
             done = bash("require_space \"$CACHE/new/folder\" 99999999 'a test'; echo went on", INFERSCALE_CACHE=cache)
             self.assertEqual(done.returncode, 1)
             self.assertNotIn("went on", done.stdout)
-            self.assertIn("a test needs about 99999999 MB", done.stderr)
+            self.assertIn("a test: about 99999999 MB are needed in", done.stderr)
             self.assertIn("INFERSCALE_CACHE=", done.stderr)
 
     def test_a_folder_that_cannot_be_made_is_named(self):

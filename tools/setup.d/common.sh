@@ -35,7 +35,7 @@ require_space() {
   local free
   free=$(free_mb "$1")
   if ((free < $2)); then
-    die "$3 needs about $2 MB in $1, and only $free MB are free there." \
+    die "$3: about $2 MB are needed in $1, and only $free MB are free there." \
       "free some space, or put the cache elsewhere: INFERSCALE_CACHE=/path/with/space make …" \
       "all of it can be deleted and is then made again: $CACHE"
   fi
