@@ -109,11 +109,11 @@ Status PromptLayout::TryForm(PromptForm form) {
 
 PromptLayout::Gap PromptLayout::MakeGap(std::string_view text, bool is_last) const {
   Gap gap;
-  const size_t lead = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-  gap.lead = text.substr(0, lead);
-  text.remove_prefix(lead);
+  const std::string_view white = text.substr(0, text.find_first_not_of(" \t\r\n"));
+  gap.lead = white.substr(0, white.find_last_of("\r\n") + 1);  // npos + 1 == 0: no line break
+  text.remove_prefix(gap.lead.size());
   if (!is_last) {
-    const size_t end = text.find_last_not_of(' ') + 1;  // npos + 1 == 0: nothing but spaces
+    const size_t end = text.find_last_not_of(' ') + 1;
     gap.trail = text.substr(end);
     text = text.substr(0, end);
   }

@@ -72,10 +72,10 @@ class PromptLayout {
   Status Check() const;
 
  private:
-  // Template text between two slots. White space at its edges is tokenised with the neighbouring text, as it is when
-  // the prompt is read as a whole: "]" + " You" and not "] " + "You".
+  // Template text between two slots. White space at its edges is tokenised where it is when the prompt is read as a
+  // whole: a space with the word behind it ("]" + " You", not "] " + "You"), a line break with the mark before it.
   struct Gap {
-    std::string lead;   // white space that belongs to the text before
+    std::string lead;   // up to its last line break: belongs to the text before
     Tokens tokens;
     std::string trail;  // spaces that belong to the text behind
   };
