@@ -37,12 +37,16 @@ std::string CpuFeatures() {
   return features;
 }
 
-// Which prompt form the model's template allows; an error's text when it forces text mode.
+// Which prompt form the model's template allows, and why not a better one.
 std::string TemplateState(const LlamaEngine& engine) {
-  const auto layout = PromptLayout::Make(engine.tokenizer(), engine.chat_template(), Instructions());
-  if (!layout) return "not usable: " + layout.error().message;
-  if (const Status checked = layout->SelfCheck(); !checked) return "pieces differ from the joint prompt: " + checked.error().message;
-  return std::string(layout->FormName());
+  const PromptLayout layout = PromptLayout::Make(engine.tokenizer(), engine.chat_template());
+  const char* form = layout.form() == PromptForm::kSystemTurn      ? "facts in the system block"
+                     : layout.form() == PromptForm::kFirstUserTurn ? "facts in the first user message"
+                                                                   : "plain prompt";
+  std::string state = form;
+  if (!layout.note().empty()) state += "; " + layout.note();
+  if (const Status checked = layout.Check(); !checked) state += "; text mode: " + checked.error().message;
+  return state;
 }
 
 nlohmann::ordered_json Examine(const LlamaEngine& engine) {

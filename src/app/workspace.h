@@ -51,7 +51,6 @@ class Workspace {
   Status OpenEngine(const WorkspaceOptions& options, bool quiet);
   Status PrepareFacts(std::vector<Fact> facts, const EngineFlags& flags, bool quiet);
   Status Encode(const WorkspaceOptions& options, bool quiet);
-  std::string TakeNotes(bool quiet);
 
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Embedder> embedder_;

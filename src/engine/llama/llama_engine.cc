@@ -106,7 +106,7 @@ Result<std::unique_ptr<LlamaEngine>> LlamaEngine::Load(const LlamaEngineOptions&
 
 Status LlamaEngine::Start(const LlamaEngineOptions& options) {
   const llama_model* model = file_.model.get();
-  tokenizer_ = std::make_unique<LlamaTokenizer>(model);
+  TRY_ASSIGN(std::unique_ptr<LlamaTokenizer> tokenizer, LlamaTokenizer::Make(model));
   info_.engine = "llama";
   info_.model_path = file_.path;
   info_.model_name = file_.name;
@@ -114,9 +114,11 @@ Status LlamaEngine::Start(const LlamaEngineOptions& options) {
   const uint32_t wanted = options.context_tokens != 0 ? options.context_tokens : limits::kContextTokensDefault;
   info_.context_tokens = std::min(wanted, static_cast<uint32_t>(llama_model_n_ctx_train(model)));
   if (!file_.chat_template.empty()) {
-    if (auto parsed = JinjaTemplate::Parse(file_.chat_template, *tokenizer_)) template_ = std::move(*parsed);
+    auto parsed = JinjaTemplate::Make(file_.chat_template, tokenizer->bos_spelling(), tokenizer->eos_spelling());
+    if (parsed) template_ = std::move(*parsed);
     else spdlog::warn("{}: its chat template is not usable ({}); using the plain one", file_.path, parsed.error().message);
   }
+  tokenizer_ = std::move(tokenizer);
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
   // Flash attention: a CPU build has no other device, and there it slows attention over an injected prefix 4 to 8 times.
   const bool on_gpu = llama_supports_gpu_offload();

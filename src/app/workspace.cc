@@ -1,0 +1,104 @@
+#include "app/workspace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/console.h"
+#include "base/file.h"
+#include "base/limits.h"
+#include "embed/llama_embedder.h"
+#include "engine/llama/llama_engine.h"
+#include "memory/fact_file.h"
+#include "memory/window_planner.h"
+
+namespace inferscale {
+
+namespace {
+
+// The namespace of facts that come from a file (design 6.2).
+constexpr std::string_view kLocalNamespace = "local";
+
+ProgressFn BarOf(std::optional<ProgressBar>& bar, bool quiet, const char* label, const char* unit) {
+  if (quiet) return nullptr;
+  return [&bar, label, unit](size_t done, size_t total) {
+    if (!bar) bar.emplace(label, unit);
+    bar->Update(done, total);
+  };
+}
+
+// The runs of one source of facts under one model and window.
+std::filesystem::path RunBookPath(const std::filesystem::path& cache, const ModelKey& model, const std::string& source) {
+  return cache / "runs" / (Hasher().Digest(model).Str(source).Finish().Hex() + ".json");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Workspace>> Workspace::Open(WorkspaceOptions options, bool quiet) {
+  std::unique_ptr<Workspace> workspace(new Workspace);  // private constructor
+  TRY(workspace->OpenEngine(options, quiet));
+  TRY(workspace->PrepareFacts(std::move(options.facts), options.engine, quiet));
+  if (!options.text_only && workspace->engine().can_inject) TRY(workspace->Encode(options, quiet));
+  return workspace;
+}
+
+Status Workspace::OpenEngine(const WorkspaceOptions& options, bool quiet) {
+  TRY_ASSIGN(auto engine, LlamaEngine::Load({.model_path = options.engine.model,
+                                             .threads = options.engine.threads,
+                                             .context_tokens = options.engine.context_tokens,
+                                             .text_only = options.text_only,
+                                             .cache_folder = options.engine.cache_folder}));
+  engine_ = std::move(engine);
+  TRY_ASSIGN(auto embedder, LlamaEmbedder::Load(options.engine.embed_model, options.engine.threads));
+  embedder_ = std::move(embedder);
+  layout_.emplace(PromptLayout::Make(engine_->tokenizer(), engine_->chat_template()));
+  if (quiet || options.text_only) return {};
+  if (!engine_->info().can_inject)
+    PrintWarning("facts go in as text, nothing is injected: " + engine_->info().text_mode_reason);
+  return {};
+}
+
+Status Workspace::PrepareFacts(std::vector<Fact> facts, const EngineFlags& flags, bool quiet) {
+  const auto count = [this](std::string_view text) {  // a part must suit both models
+    return std::max(embedder_->CountTokens(text), engine_->tokenizer().Text(text).size());
+  };
+  TRY_ASSIGN(facts, SplitLongFacts(std::move(facts), count, limits::kFactPartTokens));
+  SortByEventTime(facts);
+  TRY_ASSIGN(vectors_, VectorCache::Open(flags.cache_folder / "vectors", embedder_->key(), embedder_->dim()));
+  std::optional<ProgressBar> bar;
+  TRY_ASSIGN(facts_, FactSet::Make(std::move(facts), engine_->tokenizer(), *embedder_, vectors_.get(),
+                                   BarOf(bar, quiet, "Embedding facts", "facts")));
+  return {};
+}
+
+Status Workspace::Encode(const WorkspaceOptions& options, bool quiet) {
+  const std::filesystem::path& cache = options.engine.cache_folder;
+  TRY_ASSIGN(records_, RecordCache::Open(cache / "records"));
+  std::vector<TurnItem> turns;
+  for (const Turn& turn : options.turns) turns.push_back({turn, engine_->tokenizer().Text(turn.PromptText())});
+  TRY_ASSIGN(const WindowPlanner planner, WindowPlanner::Make(options.window, *facts_, std::move(turns)));
+
+  const std::filesystem::path book_path = RunBookPath(cache, engine_->info().model_key, options.facts_source + "\n" + options.window.ToString());
+  RunBook book(options.window.count, limits::kRunTokens);
+  if (const Result<std::string> kept = ReadFile(book_path, limits::kRunBookBytes)) {
+    Result<RunBook> parsed = RunBook::FromJson(*kept, options.window.count, limits::kRunTokens);
+    if (parsed) book = std::move(*parsed);
+    else if (!quiet) PrintWarning("runs are grouped anew: " + parsed.error().message);
+  }
+  size_t longest = 0;
+  for (size_t i = 0; i < facts_->size(); ++i) longest = std::max(longest, (*facts_)[i].tokens.size());
+  const size_t taken = layout_->header().size() + longest, context = engine_->info().context_tokens;
+  TRY_ASSIGN(const std::vector<WindowGroup> groups, planner.Plan(book, context - std::min(context, taken)));
+  if (MakeDirectories(book_path.parent_path())) (void)WriteFileAtomic(book_path, book.ToJson());
+
+  encoder_.emplace(*engine_, *records_, *facts_, layout_->header(), std::string(kLocalNamespace));
+  std::optional<ProgressBar> bar;
+  TRY_ASSIGN(encode_stats_, encoder_->Run(groups, options.window.kind, BarOf(bar, quiet, "Encoding facts", "facts")));
+  return {};
+}
+
+AnswerContext Workspace::context() const {
+  return {*engine_, *layout_, *embedder_, *facts_, encoder_ ? &*encoder_ : nullptr, records_.get()};
+}
+
+}  // namespace inferscale
