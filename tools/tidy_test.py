@@ -93,6 +93,10 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(findings("src/core/a.h", "#pragma once\n"), ["nobody includes this header"])
         self.assertEqual(findings("src/core/a.h", "#pragma once\n", {"src/core/a.cc": user}), [])
         self.assertIn("no '#pragma once'", findings("src/core/a.h", "int a;\n", {"src/core/a.cc": user}))
+        toggle = "#if defined(A_INL_H_) == defined(HWY_TARGET_TOGGLE)\n#endif\n"
+        inl_user = {"src/core/a.cc": '#include "core/a-inl.h"\n'}
+        self.assertEqual(findings("src/core/a-inl.h", toggle, inl_user), [])
+        self.assertIn("no '#pragma once'", findings("src/core/a-inl.h", "int a;\n", inl_user))
         bad = "#pragma once\nusing namespace std;\n"
         self.assertEqual(len(findings("src/core/a.h", bad, {"src/core/a.cc": user})), 1)
 

@@ -6,6 +6,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 CACHE=${INFERSCALE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/inferscale}
 MODELS=$CACHE/models
 JOBS=${JOBS:-$(nproc)}
+# ccache keeps what it compiled, llama.cpp's files too, here and not in the home folder.
+export CCACHE_DIR=${CCACHE_DIR:-$CACHE/ccache} CCACHE_MAXSIZE=${CCACHE_MAXSIZE:-2G}
 # Debian's python, not one that a version manager put before it in PATH: only that one is sure to have venv.
 PYTHON=/usr/bin/python3
 [[ -x $PYTHON ]] || PYTHON=python3
