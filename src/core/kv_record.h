@@ -81,6 +81,13 @@ Status WriteRecordFile(const std::filesystem::path& path, const KvRecord& record
 // read straight into its final place. kNotFound, kCorrupt, kVersionUnsupported, kTooLarge, kIo.
 Result<KvRecord> ReadRecordFile(const std::filesystem::path& path);
 
+// A record file's key and shape, from its checked header: 4 KiB read, the payload's content not looked at.
+struct RecordInfo {
+  RecordKey key;
+  KvShape shape;
+};
+Result<RecordInfo> ReadRecordInfo(const std::filesystem::path& path);
+
 // The same from memory, for tests and fuzzing.
 Result<std::string> SerializeRecord(const KvRecord& record);
 Result<KvRecord> ParseRecord(std::string_view bytes);

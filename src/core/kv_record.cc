@@ -1,0 +1,142 @@
+#include "core/kv_record.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/assert.h"
+#include "base/file.h"
+#include "core/kv_record_format.h"
+
+namespace inferscale {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// A header of up to 4 KiB (about 950 tokens) comes with the first read; a longer one takes another.
+constexpr size_t kFirstReadBytes = 4096;
+
+struct Fd {
+  int fd;
+  explicit Fd(int opened) : fd(opened) {}
+  ~Fd() {
+    if (fd >= 0) ::close(fd);
+  }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+};
+
+// Fills all of [data, data + size) from `at`.
+Status ReadExactly(int fd, void* data, size_t size, size_t at, const fs::path& path) {
+  auto* to = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t n = ::pread(fd, to, size, static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return tl::unexpected<Error>(ErrnoError(errno, "read", path));
+    if (n == 0) return Fail(ErrorCode::kCorrupt, "KV record: the file became shorter while it was read");
+    to += n;
+    at += static_cast<size_t>(n);
+    size -= static_cast<size_t>(n);
+  }
+  return {};
+}
+
+Status CheckPayload(const KvPayload& payload, const RecordSizes& sizes) {
+  if (Checksum64(payload.data(), payload.bytes()) == sizes.payload_checksum) return {};
+  return Fail(ErrorCode::kCorrupt, "KV record: the payload's checksum is wrong");
+}
+
+struct OpenRecord {
+  std::unique_ptr<Fd> fd;
+  RecordSizes sizes;
+  RecordKey key;
+};
+
+Result<OpenRecord> OpenRecordFile(const fs::path& path) {
+  OpenRecord opened;
+  opened.fd = std::make_unique<Fd>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const int fd = opened.fd->fd;
+  struct stat st {};
+  if (fd < 0 || ::fstat(fd, &st) != 0) return tl::unexpected<Error>(ErrnoError(errno, "open", path));
+  if (!S_ISREG(st.st_mode)) return Fail(ErrorCode::kCorrupt, "KV record: not a regular file");
+  const auto file_bytes = static_cast<uint64_t>(st.st_size);
+  std::array<char, kFirstReadBytes> first;
+  const size_t first_bytes = std::min<uint64_t>(kFirstReadBytes, file_bytes);
+  TRY(ReadExactly(fd, first.data(), first_bytes, 0, path));
+  TRY_ASSIGN(opened.sizes, DecodeRecordSizes({first.data(), first_bytes}, file_bytes));
+  if (opened.sizes.header_bytes <= first_bytes) {
+    TRY_ASSIGN(opened.key, DecodeRecordKey({first.data(), opened.sizes.header_bytes}, opened.sizes));
+    return opened;
+  }
+  std::string header(opened.sizes.header_bytes, '\0');
+  TRY(ReadExactly(fd, header.data(), header.size(), 0, path));
+  TRY_ASSIGN(opened.key, DecodeRecordKey(header, opened.sizes));
+  return opened;
+}
+
+}  // namespace
+
+RecordId RecordKey::Id() const {
+  return Hasher()
+      .Str(name_space)
+      .Str(fact_id)
+      .U32(content_version)
+      .Ids(token_ids)
+      .Digest(model_key)
+      .U32(static_cast<uint32_t>(encoding))
+      .Digest(calibration_id)
+      .Digest(window_digest)
+      .Finish();
+}
+
+void KvPayload::Free::operator()(uint16_t* p) const { std::free(p); }
+
+KvPayload::KvPayload(const KvShape& shape, uint32_t tokens) : shape_(shape), tokens_(tokens) {
+  const size_t bytes_aligned = AlignRecord(std::max<size_t>(bytes(), 1));
+  data_.reset(static_cast<uint16_t*>(std::aligned_alloc(kRecordAlignment, bytes_aligned)));
+  INFERSCALE_ASSERT(data_ != nullptr);
+}
+
+Status WriteRecordFile(const fs::path& path, const KvRecord& record) {
+  TRY_ASSIGN(const std::string header, EncodeRecordHeader(record));
+  const std::array<std::string_view, 2> pieces = {
+      header, {reinterpret_cast<const char*>(record.payload.data()), record.payload.bytes()}};
+  return WriteFileAtomic(path, pieces);
+}
+
+Result<KvRecord> ReadRecordFile(const fs::path& path) {
+  TRY_ASSIGN(OpenRecord opened, OpenRecordFile(path));
+  KvRecord record{std::move(opened.key), KvPayload(opened.sizes.shape, opened.sizes.tokens)};
+  TRY(ReadExactly(opened.fd->fd, record.payload.data(), record.payload.bytes(), opened.sizes.header_bytes, path));
+  TRY(CheckPayload(record.payload, opened.sizes));
+  return record;
+}
+
+Result<RecordInfo> ReadRecordInfo(const fs::path& path) {
+  TRY_ASSIGN(OpenRecord opened, OpenRecordFile(path));
+  return RecordInfo{std::move(opened.key), opened.sizes.shape};
+}
+
+Result<std::string> SerializeRecord(const KvRecord& record) {
+  TRY_ASSIGN(std::string bytes, EncodeRecordHeader(record));
+  bytes.append(reinterpret_cast<const char*>(record.payload.data()), record.payload.bytes());
+  return bytes;
+}
+
+Result<KvRecord> ParseRecord(std::string_view bytes) {
+  TRY_ASSIGN(const RecordSizes sizes, DecodeRecordSizes(bytes, bytes.size()));
+  TRY_ASSIGN(RecordKey key, DecodeRecordKey(bytes.substr(0, sizes.header_bytes), sizes));
+  KvRecord record{std::move(key), KvPayload(sizes.shape, sizes.tokens)};
+  std::memcpy(record.payload.data(), bytes.data() + sizes.header_bytes, sizes.payload_bytes);
+  TRY(CheckPayload(record.payload, sizes));
+  return record;
+}
+
+}  // namespace inferscale
