@@ -178,9 +178,12 @@ void AddTensors(const RandomModelSpec& spec, const RandomVocabSize& vocab, Tenso
   }
   for (uint32_t i = 0; i < spec.layers; ++i) {
     const std::string layer = "blk." + std::to_string(i) + ".";
-    if (spec.architecture == "gpt2") AddGpt2Layer(spec, layer, out);
-    else if (spec.architecture == "mamba") AddMambaLayer(spec, layer, out);
-    else AddTransformerLayer(spec, layer, out);
+    if (spec.architecture == "gpt2")
+      AddGpt2Layer(spec, layer, out);
+    else if (spec.architecture == "mamba")
+      AddMambaLayer(spec, layer, out);
+    else
+      AddTransformerLayer(spec, layer, out);
   }
 }
 
@@ -188,7 +191,8 @@ Status CheckSpec(const RandomModelSpec& spec) {
   const bool divided = spec.architecture == "qwen2" || spec.architecture == "smollm3" || spec.architecture == "gpt2";
   const auto refuse = [&](const char* why) { return Fail(ErrorCode::kInvalidArgument, spec.name + ": " + why); };
   if (spec.layers == 0 || spec.layers > 32) return refuse("1 to 32 layers");
-  if (spec.heads == 0 || spec.kv_heads == 0 || spec.heads % spec.kv_heads != 0) return refuse("kv_heads must divide heads");
+  if (spec.heads == 0 || spec.kv_heads == 0 || spec.heads % spec.kv_heads != 0)
+    return refuse("kv_heads must divide heads");
   if (divided && spec.heads * spec.head_dim != spec.embedding) return refuse("head_dim must be embedding / heads");
   if (spec.architecture == "gpt2" && spec.kv_heads != spec.heads) return refuse("gpt2 has as many kv heads as heads");
   if (spec.head_dim % 2 != 0 || RotaryDims(spec) % 2 != 0 || RotaryDims(spec) > spec.head_dim)
@@ -208,7 +212,8 @@ Result<std::filesystem::path> WriteRandomModel(const RandomModelSpec& spec, cons
   TensorWriter tensors(file.get(), spec.seed);
   AddTensors(spec, vocab, tensors);
   const std::filesystem::path path = folder / (spec.name + ".gguf");
-  if (!gguf_write_to_file(file.get(), path.c_str(), false)) return Fail(ErrorCode::kIo, "cannot write " + path.string());
+  if (!gguf_write_to_file(file.get(), path.c_str(), false))
+    return Fail(ErrorCode::kIo, "cannot write " + path.string());
   return path;
 }
 
@@ -221,17 +226,31 @@ std::vector<RandomModelSpec> InjectableRandomModels() {
                               .add_space_prefix = false};
   return {
       {.name = "llama", .vocab = sentence_piece},
-      {.name = "llama_llama3", .rope_base = 500000, .rope_scaling = Scaling::kLlama3, .rope_factor = 8,
+      {.name = "llama_llama3",
+       .rope_base = 500000,
+       .rope_scaling = Scaling::kLlama3,
+       .rope_factor = 8,
        .vocab = {.add_bos = true}},
       {.name = "llama_linear", .rope_scaling = Scaling::kLinear, .vocab = {.chat_template = RandomTemplate::kNone}},
       {.name = "llama_yarn", .rope_scaling = Scaling::kYarn},
       {.name = "qwen2", .architecture = "qwen2", .rope_base = 1000000},
       {.name = "qwen3", .architecture = "qwen3", .head_dim = 48, .rope_base = 1000000},
       {.name = "qwen3_yarn", .architecture = "qwen3", .head_dim = 48, .rope_scaling = Scaling::kYarn},
-      {.name = "gemma3", .architecture = "gemma3", .layers = 4, .kv_heads = 1, .head_dim = 64, .rope_base = 1000000,
+      {.name = "gemma3",
+       .architecture = "gemma3",
+       .layers = 4,
+       .kv_heads = 1,
+       .head_dim = 64,
+       .rope_base = 1000000,
        .vocab = gemma},
-      {.name = "gemma3_linear_partial", .architecture = "gemma3", .layers = 4, .kv_heads = 1, .head_dim = 64,
-       .rotary_dims = 32, .rope_scaling = Scaling::kLinear, .vocab = gemma},
+      {.name = "gemma3_linear_partial",
+       .architecture = "gemma3",
+       .layers = 4,
+       .kv_heads = 1,
+       .head_dim = 64,
+       .rotary_dims = 32,
+       .rope_scaling = Scaling::kLinear,
+       .vocab = gemma},
   };
 }
 

@@ -14,15 +14,16 @@ namespace {
 
 // Words that get a token each, with a space before them; so do their beginnings, which merging passes through.
 constexpr std::string_view kWords[] = {
-    "the",    "and",   "you",     "that",     "was",   "for",    "are",    "with",     "his",     "they",
-    "this",   "have",  "from",    "one",      "had",   "not",    "what",   "all",      "were",    "when",
-    "your",   "can",   "said",    "there",    "use",   "each",   "which",  "she",      "how",     "their",
-    "will",   "other", "about",   "out",      "many",  "then",   "them",   "these",    "some",    "her",
-    "would",  "make",  "like",    "him",      "into",  "time",   "has",    "look",     "two",     "more",
-    "write",  "see",   "number",  "could",    "people", "than",  "first",  "been",     "call",    "who",
-    "now",    "find",  "long",    "down",     "day",   "did",    "get",    "come",     "made",    "may",
-    "are",    "is",    "a",       "of",       "memories", "helpful", "assistant", "question", "answer", "system",
-    "user",   "remembers", "past", "conversations", "below", "instructions", "data", "January", "May", "2023"};
+    "the",       "and",   "you",           "that",    "was",          "for",      "are",     "with",   "his",
+    "they",      "this",  "have",          "from",    "one",          "had",      "not",     "what",   "all",
+    "were",      "when",  "your",          "can",     "said",         "there",    "use",     "each",   "which",
+    "she",       "how",   "their",         "will",    "other",        "about",    "out",     "many",   "then",
+    "them",      "these", "some",          "her",     "would",        "make",     "like",    "him",    "into",
+    "time",      "has",   "look",          "two",     "more",         "write",    "see",     "number", "could",
+    "people",    "than",  "first",         "been",    "call",         "who",      "now",     "find",   "long",
+    "down",      "day",   "did",           "get",     "come",         "made",     "may",     "are",    "is",
+    "a",         "of",    "memories",      "helpful", "assistant",    "question", "answer",  "system", "user",
+    "remembers", "past",  "conversations", "below",   "instructions", "data",     "January", "May",    "2023"};
 
 struct Vocabulary {
   std::vector<std::string> texts;
