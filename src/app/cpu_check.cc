@@ -122,6 +122,4 @@ int MissingCpuFeatures(const char* required, const CpuId& cpu, char* missing, si
 
 const char* RequiredCpuFeatures() { return INFERSCALE_CPU_FEATURES; }
 
-void CpuCheckLinked() {}
-
 }  // namespace inferscale

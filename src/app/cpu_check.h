@@ -1,7 +1,7 @@
 // Refuses a CPU without the instructions that this program was compiled for, with a sentence instead of SIGILL.
 //
-// The check itself runs before main and before every static initialiser (a constructor of the first priority), and its
-// file is compiled for the oldest x86-64. main only has to call CpuCheckLinked(), so that the linker takes the file in.
+// Nobody calls it: cpu_check.cc is linked into the command, has a constructor of the first priority, so that the check
+// runs before main and every static initialiser, and is compiled for the oldest x86-64.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,5 @@ int MissingCpuFeatures(const char* required, const CpuId& cpu, char* missing, si
 
 // What this program was compiled for; "" when unknown or not x86-64.
 const char* RequiredCpuFeatures();
-
-void CpuCheckLinked();
 
 }  // namespace inferscale
