@@ -7,8 +7,9 @@ PACKAGES_BUILD=(
   libexpected-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libhwy-dev libicu-dev
   libgtest-dev libgmock-dev
 )
-# What `make test` needs beside: FAISS is the oracle of the search tests, clang brings libFuzzer.
-PACKAGES_TEST=(libfaiss-dev libopenblas-dev clang libclang-rt-dev)
+# What `make test` needs beside: clang brings libFuzzer.
+PACKAGES_TEST=(clang libclang-rt-dev)
+# FAISS is what search is measured against.
 PACKAGES_BENCH=(libbenchmark-dev libfaiss-dev libopenblas-dev)
 
 missing_packages() {
