@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "base/assert.h"
@@ -30,7 +31,8 @@ constexpr std::array<std::string_view, 3> kSampleFacts = {
 std::string Quoted(const Tokenizer& tokenizer, const Tokens& tokens, size_t at) {
   std::string text;
   for (size_t i = at; i < std::min(at + 3, tokens.size()); ++i) {
-    text += (i > at ? "|" : "") + tokenizer.Piece(tokens[i]);
+    if (i > at) text += "|";
+    text += tokenizer.Piece(tokens[i]);
   }
   return "'" + text + "'";
 }
@@ -65,30 +67,30 @@ PromptLayout PromptLayout::Make(const Tokenizer& tokenizer, const ChatTemplate* 
   std::string note = "the model has no chat template";
   if (chat_template != nullptr) {
     note.clear();
-    std::vector<PromptForm> usable;
+    std::optional<PromptForm> usable;
     for (const PromptForm form : {PromptForm::kSystemTurn, PromptForm::kFirstUserTurn}) {
-      Status status = layout.TryForm(form);
+      Status status = layout.TryForm(form, Border::kSpaces);
       if (status) {
-        usable.push_back(form);
+        usable = usable.value_or(form);
         status = layout.Check();
+        if (!status && layout.TryForm(form, Border::kWhiteSpace) && layout.Check()) status = {};
       }
       layout.note_ = note;
       if (status) return layout;
       note += (note.empty() ? "" : "; ") + status.error().message;
     }
-    if (!usable.empty() && layout.TryForm(usable.front())) {
-      layout.note_ = note;
-      return layout;
-    }
+    layout.note_ = note;
+    if (usable && layout.TryForm(*usable, Border::kSpaces)) return layout;
   }
-  const Status plain = layout.TryForm(PromptForm::kPlain);
+  const Status plain = layout.TryForm(PromptForm::kPlain, Border::kSpaces);
   INFERSCALE_ASSERT(plain.has_value());  // it depends on nothing that could fail
   layout.note_ = note;
   return layout;
 }
 
-Status PromptLayout::TryForm(PromptForm form) {
+Status PromptLayout::TryForm(PromptForm form, Border border) {
   form_ = form;
+  border_ = border;
   const std::string_view where =
       form == PromptForm::kSystemTurn ? "facts in the system block" : "facts in the user's turn";
   const std::array<ChatMessage, 2> earlier = {ChatMessage{"user", ""}, ChatMessage{"assistant", ""}};
@@ -113,7 +115,7 @@ PromptLayout::Gap PromptLayout::MakeGap(std::string_view text, bool is_last) con
   gap.lead = white.substr(0, white.find_last_of("\r\n") + 1);  // npos + 1 == 0: no line break
   text.remove_prefix(gap.lead.size());
   if (!is_last) {
-    const size_t end = text.find_last_not_of(' ') + 1;
+    const size_t end = text.find_last_not_of(border_ == Border::kSpaces ? " " : " \t\r\n") + 1;
     gap.trail = text.substr(end);
     text = text.substr(0, end);
   }

@@ -77,14 +77,16 @@ class PromptLayout {
   struct Gap {
     std::string lead;   // up to its last line break: belongs to the text before
     Tokens tokens;
-    std::string trail;  // spaces that belong to the text behind
+    std::string trail;  // spaces, or all white space, that belong to the text behind
   };
+  // GPT-2's rule splits "\n\nYou" into "\n", "\nYou"; later rules keep "\n\n". What the check finds right is used.
+  enum class Border : uint8_t { kSpaces, kWhiteSpace };
   struct Sample;
 
   PromptLayout(const Tokenizer& tokenizer, const ChatTemplate* chat_template, Instructions instructions)
       : tokenizer_(&tokenizer), template_(chat_template), instructions_(std::move(instructions)) {}
 
-  Status TryForm(PromptForm form);
+  Status TryForm(PromptForm form, Border border);
   Gap MakeGap(std::string_view text, bool is_last) const;
   std::string WithBos(std::string rendered) const;
   std::vector<ChatMessage> Slots(std::span<const ChatMessage> history) const;
@@ -100,6 +102,7 @@ class PromptLayout {
 
   // Constant after Make.
   PromptForm form_ = PromptForm::kPlain;
+  Border border_ = Border::kSpaces;
   std::string note_;
   std::string opening_;         // template text before the first slot, BOS included
   Gap opening_gap_;

@@ -98,8 +98,8 @@ TEST(PromptLayout, FactsStandInTheSystemBlock) {
   EXPECT_EQ(layout.note(), "");
   EXPECT_TRUE(layout.Check().has_value());
   EXPECT_EQ(Prompt(layout, "", {}, "Who?"),
-            "<|im_start|>system\nUse these.\nA likes tea.\nB likes milk.\n<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n"
-            "<|im_start|>assistant\n");
+            "<|im_start|>system\nUse these.\nA likes tea.\nB likes milk.\n<|im_end|>\n"
+            "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(Prompt(layout, "Be brief.", kEarlier, "Who?"),
             "<|im_start|>system\nUse these.\nA likes tea.\nB likes milk.\nBe brief.<|im_end|>\n"
             "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello.<|im_end|>\n"
@@ -127,7 +127,8 @@ TEST(PromptLayout, WithoutASystemRoleFactsOpenTheFirstUserTurn) {
               "<bos><start_of_turn>user\nUse these.\nA likes tea.\nB likes milk.\nQuestion: Who?<end_of_turn>\n"
               "<start_of_turn>model\n");
     EXPECT_EQ(Prompt(layout, "Be brief.", kEarlier, "Who?"),
-              "<bos><start_of_turn>user\nUse these.\nA likes tea.\nB likes milk.\nBe brief.\n\nQuestion: Hi<end_of_turn>\n"
+              "<bos><start_of_turn>user\nUse these.\nA likes tea.\nB likes milk.\nBe brief.\n\n"
+              "Question: Hi<end_of_turn>\n"
               "<start_of_turn>model\nHello.<end_of_turn>\n<start_of_turn>user\nWho?<end_of_turn>\n"
               "<start_of_turn>model\n");
   }
