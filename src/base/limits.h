@@ -13,6 +13,8 @@ inline constexpr size_t kFactPartTokens = 200;          // a longer text becomes
 inline constexpr size_t kFactsPerFile = 1'000'000;
 inline constexpr size_t kJsonLineBytes = 4 * 1024 * 1024;  // kFactBytes of control characters escape to six bytes each
 inline constexpr size_t kIdBytes = 256;
+inline constexpr size_t kGivenIdBytes = kIdBytes - 8;   // by the application: a part adds "#" and up to seven digits
+inline constexpr size_t kFactFileBytes = size_t{1} << 30;
 inline constexpr size_t kNamespaceBytes = 512;
 
 // Windows.
@@ -45,6 +47,9 @@ inline constexpr uint32_t kModelLayers = 1024;
 inline constexpr uint32_t kModelKvHeads = 1024;
 inline constexpr uint32_t kHeadDim = 1024;
 inline constexpr size_t kRecordBytes = size_t{1} << 30;
+inline constexpr size_t kPayloadPoolBytes = 256u << 20;  // freed buffers kept: 370 records of 700 KB
+inline constexpr uint64_t kRecordCacheBytes = uint64_t{10} << 30;  // on disk: 15,000 records of 700 KB (SmolLM2-135M)
+inline constexpr uint64_t kRecordMemoryBytes = uint64_t{1} << 30;  // records of one process that could not be stored
 
 // The embedded engine.
 inline constexpr size_t kPrefixCellsBytes = 256u << 20;  // kept cells of headers and stems, LRU
@@ -53,6 +58,12 @@ inline constexpr size_t kEngineQueue = 256;              // requests waiting for
 // Embedding.
 inline constexpr int kEmbedTokens = 256;                // what all-MiniLM-L6-v2 was trained to see
 inline constexpr int kEmbedDimMax = 8192;
+inline constexpr size_t kVectorCacheRows = 1'000'000;   // kFactsPerFile; 1.5 GB for 384 dimensions
+
+// GGUF files.
+inline constexpr size_t kGgufTensors = 65'536;          // the largest models have about 2,000
+inline constexpr size_t kGgufKeys = 4096;               // usual: 20 to 60
+inline constexpr size_t kVocabularyTokens = 1 << 20;    // the largest known vocabulary has 262,144
 
 // Search.
 inline constexpr size_t kIndexRows = 10'000'000;      // one namespace's vectors: 15 GB of 384 elements
