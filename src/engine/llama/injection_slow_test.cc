@@ -8,7 +8,7 @@
 #include "engine/llama/llama_session.h"
 #include "engine/llama/llama_tokenizer.h"
 #include "engine/llama/model_test_util.h"
-#include "engine/llama/self_test.h"
+#include "engine/llama/selftest.h"
 
 namespace inferscale {
 namespace {

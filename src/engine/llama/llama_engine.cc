@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "engine/llama/jinja_template.h"
 #include "engine/llama/llama_tokenizer.h"
-#include "engine/llama/self_test.h"
+#include "engine/llama/selftest.h"
 
 namespace inferscale {
 

@@ -1,4 +1,4 @@
-#include "engine/llama/self_test.h"
+#include "engine/llama/selftest.h"
 
 #include <fmt/format.h>
 
