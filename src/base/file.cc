@@ -48,11 +48,11 @@ Status WriteAll(int fd, std::string_view bytes, const fs::path& path) {
   return {};
 }
 
-Status WriteTemporary(const fs::path& path, std::span<const std::string_view> pieces) {
+Status WriteTemporary(const fs::path& path, std::span<const std::string_view> pieces, Durability durability) {
   Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (fd.get() < 0) return FailErrno("create", path);
   for (const std::string_view piece : pieces) TRY(WriteAll(fd.get(), piece, path));
-  if (::fsync(fd.get()) != 0) return FailErrno("sync", path);
+  if (durability == Durability::kSynced && ::fsync(fd.get()) != 0) return FailErrno("sync", path);
   if (fd.Close() != 0) return FailErrno("close", path);
   return {};
 }
@@ -101,11 +101,11 @@ Result<std::string> ReadFile(const fs::path& path, size_t max_bytes) {
   }
 }
 
-Status WriteFileAtomic(const fs::path& path, std::span<const std::string_view> pieces) {
+Status WriteFileAtomic(const fs::path& path, std::span<const std::string_view> pieces, Durability durability) {
   static std::atomic<uint64_t> counter{0};
   fs::path temporary = path;
   temporary += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter++);
-  if (Status written = WriteTemporary(temporary, pieces); !written) {
+  if (Status written = WriteTemporary(temporary, pieces, durability); !written) {
     ::unlink(temporary.c_str());
     return written;
   }
@@ -114,6 +114,7 @@ Status WriteFileAtomic(const fs::path& path, std::span<const std::string_view> p
     ::unlink(temporary.c_str());
     return failed;
   }
+  if (durability == Durability::kFast) return {};
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   Fd dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (dir.get() >= 0) ::fsync(dir.get());  // the rename itself; file systems without it are still consistent

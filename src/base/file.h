@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -16,7 +17,11 @@ Result<std::string> ReadFile(const std::filesystem::path& path, size_t max_bytes
 
 // Replaces path by the concatenation of pieces: written to a temporary file beside it, fsync'ed, renamed. A crash
 // leaves the old file or the new one, never a mixture. kNoSpace, kPermission, kIo.
-Status WriteFileAtomic(const std::filesystem::path& path, std::span<const std::string_view> pieces);
+// kFast leaves out the sync (tens of milliseconds on a busy disk): a power cut may then leave a damaged file. For caches
+// that check what they read.
+enum class Durability : uint8_t { kSynced, kFast };
+Status WriteFileAtomic(const std::filesystem::path& path, std::span<const std::string_view> pieces,
+                       Durability durability = Durability::kSynced);
 Status WriteFileAtomic(const std::filesystem::path& path, std::string_view content);
 
 // Creates a directory and its parents. kPermission, kNoSpace, kIo.

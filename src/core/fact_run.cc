@@ -13,15 +13,17 @@ constexpr size_t kStruck = SIZE_MAX;
 // Which of `places` to keep so that they strictly increase: as many as possible. Those that are kStruck go anyway.
 // The longest increasing subsequence by patience sorting, O(n log n).
 std::vector<bool> LongestIncreasing(const std::vector<size_t>& places) {
-  std::vector<size_t> piles;                               // index of the smallest end of an increasing run of length i + 1
+  std::vector<size_t> piles;  // index of the smallest end of an increasing run of length i + 1
   std::vector<size_t> before(places.size(), kStruck);
   for (size_t i = 0; i < places.size(); ++i) {
     if (places[i] == kStruck) continue;
     const auto pile = std::lower_bound(piles.begin(), piles.end(), places[i],
                                        [&](size_t index, size_t place) { return places[index] < place; });
     if (pile != piles.begin()) before[i] = *(pile - 1);
-    if (pile == piles.end()) piles.push_back(i);
-    else *pile = i;
+    if (pile == piles.end())
+      piles.push_back(i);
+    else
+      *pile = i;
   }
   std::vector<bool> keep(places.size(), false);
   for (size_t i = piles.empty() ? kStruck : piles.back(); i != kStruck; i = before[i]) keep[i] = true;
@@ -109,7 +111,8 @@ void RunBook::ChooseAnchor(FactRun& run, std::span<const RunFact> live, size_t f
   while (begin > 0 && first - begin < static_cast<size_t>(run_facts_) &&
          tokens + live[begin - 1].tokens <= static_cast<size_t>(run_tokens_))
     tokens += live[--begin].tokens;
-  run.anchor.assign(live.begin() + static_cast<std::ptrdiff_t>(begin), live.begin() + static_cast<std::ptrdiff_t>(first));
+  run.anchor.assign(live.begin() + static_cast<std::ptrdiff_t>(begin),
+                    live.begin() + static_cast<std::ptrdiff_t>(first));
   run.anchor_chosen = static_cast<uint32_t>(run.anchor.size());
 }
 

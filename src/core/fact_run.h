@@ -59,9 +59,9 @@ class RunBook {
   //  4. The other new facts are late. Those of one call form side runs of their own.
   //  An anchor is the up to C live facts before the run's first member, nearest first, until run_tokens are reached.
   //
-  // What a window may lose: deleting a fact changes the windows of the members behind it in its own run, and of the runs
-  // that have it in their anchor; no others. In a history of additions in order, an anchor is the run before it, so
-  // that these are at most (C - 1) + C members (side runs counted beside). Where tokens and not C cut the runs, an
+  // What a window may lose: deleting a fact changes the windows of the members behind it in its own run, and of the
+  // runs that have it in their anchor; no others. In a history of additions in order, an anchor is the run before it,
+  // so that these are at most (C - 1) + C members (side runs counted beside). Where tokens and not C cut the runs, an
   // anchor may reach one run further back, and it is at most (C - 1) + (C - 1) + C.
   // Adding facts, anywhere, changes no window of another fact (but for anchors chosen again, which were stale).
   void Update(std::span<const RunFact> live);

@@ -17,7 +17,8 @@ tl::unexpected<Error> BadBook(const std::string& what) { return Fail(ErrorCode::
 
 json FactsToJson(const std::vector<RunFact>& facts) {
   json list = json::array();
-  for (const RunFact& fact : facts) list.push_back(json::array({fact.id, fact.version, fact.digest.Hex(), fact.tokens}));
+  for (const RunFact& fact : facts)
+    list.push_back(json::array({fact.id, fact.version, fact.digest.Hex(), fact.tokens}));
   return list;
 }
 
@@ -42,7 +43,8 @@ Result<RunFact> ParseFact(const json& item) {
 }
 
 // A list of at most run_facts facts and run_tokens tokens; a longer fact may be alone where may_be_long.
-Result<std::vector<RunFact>> ParseFacts(const json& run, const char* name, int run_facts, int run_tokens, bool may_be_long) {
+Result<std::vector<RunFact>> ParseFacts(const json& run, const char* name, int run_facts, int run_tokens,
+                                        bool may_be_long) {
   const auto list = run.find(name);
   if (list == run.end() || !list->is_array()) return BadBook(std::string(name) + " is not an array");
   if (list->size() > static_cast<size_t>(run_facts)) return BadBook(std::string(name) + " holds too many facts");

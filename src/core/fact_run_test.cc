@@ -95,7 +95,8 @@ TEST(FactRunTest, RunsOfCWithAnchors) {
 
 TEST(FactRunTest, TokensCutRunsAndAnchors) {
   RunBook book(20, 100);
-  std::vector<RunFact> live = {MakeFact(0, 30), MakeFact(1, 60), MakeFact(2, 20), MakeFact(3, 500), MakeFact(4, 20), MakeFact(5, 20)};
+  std::vector<RunFact> live = {MakeFact(0, 30),  MakeFact(1, 60), MakeFact(2, 20),
+                               MakeFact(3, 500), MakeFact(4, 20), MakeFact(5, 20)};
   book.Update(live);
   ASSERT_EQ(book.runs().size(), 4u);
   EXPECT_EQ(Ids(book.runs()[0].members), "f0 f1");
@@ -269,11 +270,16 @@ struct History {
   // One change: add at the end, add anywhere, delete, update in place, move.
   void Change() {
     const size_t kind = Pick(10);
-    if (live.empty() || kind < 4) live.push_back(Fresh());
-    else if (kind < 6) live.insert(live.begin() + static_cast<std::ptrdiff_t>(Pick(live.size())), Fresh());
-    else if (kind < 8) live.erase(live.begin() + static_cast<std::ptrdiff_t>(Pick(live.size())));
-    else if (kind < 9) ++live[Pick(live.size())].version;
-    else std::swap(live[Pick(live.size())], live[Pick(live.size())]);
+    if (live.empty() || kind < 4)
+      live.push_back(Fresh());
+    else if (kind < 6)
+      live.insert(live.begin() + static_cast<std::ptrdiff_t>(Pick(live.size())), Fresh());
+    else if (kind < 8)
+      live.erase(live.begin() + static_cast<std::ptrdiff_t>(Pick(live.size())));
+    else if (kind < 9)
+      ++live[Pick(live.size())].version;
+    else
+      std::swap(live[Pick(live.size())], live[Pick(live.size())]);
   }
 
   std::mt19937 random;
@@ -288,7 +294,8 @@ TEST(FactRunTest, RandomHistoriesStaySound) {
     for (int step = 0; step < 12; ++step) {
       for (size_t i = history.Pick(12); i > 0; --i) history.Change();
       book.Update(history.live);
-      ASSERT_NO_FATAL_FAILURE(ExpectSound(book, history.live, static_cast<size_t>(history.run_facts), static_cast<size_t>(history.run_tokens)))
+      ASSERT_NO_FATAL_FAILURE(ExpectSound(book, history.live, static_cast<size_t>(history.run_facts),
+                                          static_cast<size_t>(history.run_tokens)))
           << "seed " << seed << " step " << step;
       const std::vector<FactRun> once = book.runs();
       book.Update(history.live);
@@ -309,7 +316,8 @@ TEST(FactRunTest, AddingAnywhereMakesNothingStale) {
     book.Update(history.live);
     const auto before = Windows(book);
     for (int i = 0; i < 10; ++i)
-      history.live.insert(history.live.begin() + static_cast<std::ptrdiff_t>(history.Pick(history.live.size() + 1)), history.Fresh());
+      history.live.insert(history.live.begin() + static_cast<std::ptrdiff_t>(history.Pick(history.live.size() + 1)),
+                          history.Fresh());
     book.Update(history.live);
     const auto after = Windows(book);
     for (const auto& [id, window] : before) ASSERT_EQ(after.at(id), window) << "seed " << seed << " " << id;
@@ -323,21 +331,22 @@ TEST(FactRunTest, RefusesGarbageJson) {
   ASSERT_TRUE(RunBook::FromJson(good, 3, 100));
   EXPECT_EQ(RunBook::FromJson(good, 4, 100).error().code, ErrorCode::kMismatch);
   EXPECT_EQ(RunBook::FromJson(good, 3, 101).error().code, ErrorCode::kMismatch);
-  for (const char* text : {"", "null", "[]", "{}", "{", "\xFF", R"({"version":2})"}) EXPECT_FALSE(RunBook::FromJson(text, 3, 100)) << text;
+  for (const char* text : {"", "null", "[]", "{}", "{", "\xFF", R"({"version":2})"})
+    EXPECT_FALSE(RunBook::FromJson(text, 3, 100)) << text;
   for (size_t n = 0; n < good.size(); ++n) EXPECT_FALSE(RunBook::FromJson(good.substr(0, n), 3, 100)) << n;
-  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"[\"f0\",1,", "[\"\",1,"},
-           {"[\"f0\",1,", "[1,1,"},
-           {"[\"f0\",1,", "[\"f0\",-1,"},
-           {"[\"f0\",1,", "[\"f0\",4294967296,"},
-           {"[\"f0\",1,", "[\"f0\",1,1,"},
-           {",20]", ",2000]"},
-           {"\"anchor_chosen\":3", "\"anchor_chosen\":2"},
-           {"\"anchor_chosen\":3", "\"anchor_chosen\":4"},
-           {"\"closed\":true", "\"closed\":false"},
-           {"\"closed\":true", "\"closed\":1"},
-           {"\"side\":false", "\"site\":false"},
-           {MakeFact(0).digest.Hex(), "0123"}}) {
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"[\"f0\",1,", "[\"\",1,"},
+                                                        {"[\"f0\",1,", "[1,1,"},
+                                                        {"[\"f0\",1,", "[\"f0\",-1,"},
+                                                        {"[\"f0\",1,", "[\"f0\",4294967296,"},
+                                                        {"[\"f0\",1,", "[\"f0\",1,1,"},
+                                                        {",20]", ",2000]"},
+                                                        {"\"anchor_chosen\":3", "\"anchor_chosen\":2"},
+                                                        {"\"anchor_chosen\":3", "\"anchor_chosen\":4"},
+                                                        {"\"closed\":true", "\"closed\":false"},
+                                                        {"\"closed\":true", "\"closed\":1"},
+                                                        {"\"side\":false", "\"site\":false"},
+                                                        {MakeFact(0).digest.Hex(), "0123"}}) {
     std::string text = good;
     const size_t at = text.find(from);
     ASSERT_NE(at, std::string::npos) << from;
@@ -349,8 +358,9 @@ TEST(FactRunTest, RefusesGarbageJson) {
 TEST(FactRunTest, UpdateMendsAnyBook) {
   const std::string fact1 = "[\"f1\",1,\"" + MakeFact(1).digest.Hex() + "\",20]";
   const std::string fact2 = "[\"f2\",1,\"" + MakeFact(2).digest.Hex() + "\",20]";
-  auto book = RunBook::FromJson("{\"version\":1,\"run_facts\":3,\"run_tokens\":100,\"runs\":[{\"anchor\":[" + fact2 + "],\"members\":[" +
-                                    fact2 + "," + fact1 + "],\"anchor_chosen\":3,\"closed\":true,\"side\":true}]}",
+  auto book = RunBook::FromJson("{\"version\":1,\"run_facts\":3,\"run_tokens\":100,\"runs\":[{\"anchor\":[" + fact2 +
+                                    "],\"members\":[" + fact2 + "," + fact1 +
+                                    "],\"anchor_chosen\":3,\"closed\":true,\"side\":true}]}",
                                 3, 100);
   ASSERT_TRUE(book.has_value()) << book.error().message;
   const std::vector<RunFact> live = MakeFacts(0, 4);

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
-#include "base/assert.h"
 #include "base/file.h"
 #include "core/kv_record_format.h"
+#include "core/payload_pool.h"
 
 namespace inferscale {
 
@@ -96,19 +95,16 @@ RecordId RecordKey::Id() const {
       .Finish();
 }
 
-void KvPayload::Free::operator()(uint16_t* p) const { std::free(p); }
+void KvPayload::Free::operator()(uint16_t* p) const { GivePayloadBuffer(p, bytes); }
 
-KvPayload::KvPayload(const KvShape& shape, uint32_t tokens) : shape_(shape), tokens_(tokens) {
-  const size_t bytes_aligned = AlignRecord(std::max<size_t>(bytes(), 1));
-  data_.reset(static_cast<uint16_t*>(std::aligned_alloc(kRecordAlignment, bytes_aligned)));
-  INFERSCALE_ASSERT(data_ != nullptr);
-}
+KvPayload::KvPayload(const KvShape& shape, uint32_t tokens)
+    : shape_(shape), tokens_(tokens), data_(static_cast<uint16_t*>(TakePayloadBuffer(bytes())), Free{bytes()}) {}
 
-Status WriteRecordFile(const fs::path& path, const KvRecord& record) {
+Status WriteRecordFile(const fs::path& path, const KvRecord& record, Durability durability) {
   TRY_ASSIGN(const std::string header, EncodeRecordHeader(record));
   const std::array<std::string_view, 2> pieces = {
       header, {reinterpret_cast<const char*>(record.payload.data()), record.payload.bytes()}};
-  return WriteFileAtomic(path, pieces);
+  return WriteFileAtomic(path, pieces, durability);
 }
 
 Result<KvRecord> ReadRecordFile(const fs::path& path) {

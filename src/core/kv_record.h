@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "core/kv_shape.h"
 #include "core/types.h"
 
@@ -25,11 +26,11 @@ struct RecordKey {
   std::string name_space;
   std::string fact_id;
   uint32_t content_version = 1;
-  Tokens token_ids;             // the fact's own tokens
+  Tokens token_ids;  // the fact's own tokens
   ModelKey model_key;
   KvEncoding encoding = KvEncoding::kF16;
-  Hash128 calibration_id;       // zero for f16: nothing to calibrate
-  Hash128 window_digest;        // core/window.h: what the record has seen
+  Hash128 calibration_id;  // zero for f16: nothing to calibrate
+  Hash128 window_digest;   // core/window.h: what the record has seen
 
   bool operator==(const RecordKey&) const = default;
   RecordId Id() const;
@@ -53,10 +54,13 @@ class KvPayload {
   uint16_t* Key(uint32_t head, uint32_t layer) { return data() + shape_.KeyOffset(head, layer, tokens_); }
   const uint16_t* Key(uint32_t head, uint32_t layer) const { return data() + shape_.KeyOffset(head, layer, tokens_); }
   uint16_t* Value(uint32_t head, uint32_t layer) { return data() + shape_.ValueOffset(head, layer, tokens_); }
-  const uint16_t* Value(uint32_t head, uint32_t layer) const { return data() + shape_.ValueOffset(head, layer, tokens_); }
+  const uint16_t* Value(uint32_t head, uint32_t layer) const {
+    return data() + shape_.ValueOffset(head, layer, tokens_);
+  }
 
  private:
   struct Free {
+    size_t bytes = 0;
     void operator()(uint16_t* p) const;
   };
   KvShape shape_;
@@ -74,8 +78,10 @@ struct KvRecord {
 // Keeps a record's bytes in place while it is held: the pin of the main path.
 using RecordHandle = std::shared_ptr<const KvRecord>;
 
-// Writes a record so that a crash leaves the whole file or none. kNoSpace, kPermission, kIo.
-Status WriteRecordFile(const std::filesystem::path& path, const KvRecord& record);
+// Writes a record so that a crash leaves the whole file or none (kFast: or, after a power cut, a file that does not
+// pass its checks). kInvalidArgument: not a record that can be stored. kNoSpace, kPermission, kIo.
+Status WriteRecordFile(const std::filesystem::path& path, const KvRecord& record,
+                       Durability durability = Durability::kSynced);
 
 // Reads and checks a record file: magic, version, sizes against limits and file length, both checksums. The payload is
 // read straight into its final place. kNotFound, kCorrupt, kVersionUnsupported, kTooLarge, kIo.

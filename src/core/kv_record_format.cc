@@ -5,11 +5,13 @@
 
 namespace inferscale {
 
-static_assert(std::endian::native == std::endian::little, "record files are little-endian, and so is every machine we run on");
+static_assert(std::endian::native == std::endian::little,
+              "record files are little-endian, and so is every machine we run on");
 
 namespace {
 
-constexpr std::string_view kMagic("\x89ISKV\r\n\x1A", 8);  // a transfer that changes line ends or the high bit shows here
+constexpr std::string_view kMagic("\x89ISKV\r\n\x1A",
+                                  8);  // a transfer that changes line ends or the high bit shows here
 constexpr uint32_t kFormatVersion = 1;
 constexpr uint8_t kLayoutHeadMajor = 1;  // [kv head][layer][K then V][token][dim]
 
@@ -63,8 +65,8 @@ Status CheckSizes(const KvShape& shape, uint64_t tokens, uint64_t namespace_byte
   const auto check = [](const char* name, uint64_t value, uint64_t minimum, uint64_t maximum) -> Status {
     if (value >= minimum && value <= maximum) return {};
     return Fail(value > maximum ? ErrorCode::kTooLarge : ErrorCode::kCorrupt,
-                std::string("KV record: ") + name + " is " + std::to_string(value) + ", not " + std::to_string(minimum) +
-                    " to " + std::to_string(maximum));
+                std::string("KV record: ") + name + " is " + std::to_string(value) + ", not " +
+                    std::to_string(minimum) + " to " + std::to_string(maximum));
   };
   TRY(check("layers", shape.layers, 1, limits::kModelLayers));
   TRY(check("kv heads", shape.kv_heads, 1, limits::kModelKvHeads));
@@ -82,7 +84,8 @@ Result<std::string> EncodeRecordHeader(const KvRecord& record) {
   const RecordKey& key = record.key;
   const KvShape& shape = record.payload.shape();
   if (key.token_ids.size() != record.payload.tokens() || key.encoding != KvEncoding::kF16)
-    return Fail(ErrorCode::kInvalidArgument, "KV record: token ids and payload differ in length, or the encoding is not f16");
+    return Fail(ErrorCode::kInvalidArgument,
+                "KV record: token ids and payload differ in length, or the encoding is not f16");
   if (Status sizes = CheckSizes(shape, key.token_ids.size(), key.name_space.size(), key.fact_id.size()); !sizes)
     return Fail(ErrorCode::kInvalidArgument, sizes.error().message);
 
@@ -117,11 +120,13 @@ Result<std::string> EncodeRecordHeader(const KvRecord& record) {
 }
 
 Result<RecordSizes> DecodeRecordSizes(std::string_view fixed, uint64_t file_bytes) {
-  if (file_bytes < kRecordFixedBytes || fixed.size() < kRecordFixedBytes) return Corrupt("the file ends within its header");
+  if (file_bytes < kRecordFixedBytes || fixed.size() < kRecordFixedBytes)
+    return Corrupt("the file ends within its header");
   if (fixed.substr(kAtMagic, kMagic.size()) != kMagic) return Corrupt("the file does not begin as one");
   if (const auto version = Get<uint32_t>(fixed, kAtVersion); version != kFormatVersion)
-    return Fail(ErrorCode::kVersionUnsupported, "KV record: format version " + std::to_string(version) +
-                                                    " is not known to this program; delete the file and it is made again");
+    return Fail(ErrorCode::kVersionUnsupported,
+                "KV record: format version " + std::to_string(version) +
+                    " is not known to this program; delete the file and it is made again");
   RecordSizes sizes;
   sizes.header_bytes = Get<uint32_t>(fixed, kAtHeaderBytes);
   sizes.payload_bytes = Get<uint64_t>(fixed, kAtPayloadBytes);
@@ -144,7 +149,8 @@ Result<RecordSizes> DecodeRecordSizes(std::string_view fixed, uint64_t file_byte
 
 Result<RecordKey> DecodeRecordKey(std::string_view header, const RecordSizes& sizes) {
   const size_t at_checksum = sizes.header_bytes - sizeof(uint64_t);
-  if (header.size() != sizes.header_bytes || Get<uint64_t>(header, at_checksum) != Checksum64(header.data(), at_checksum))
+  if (header.size() != sizes.header_bytes ||
+      Get<uint64_t>(header, at_checksum) != Checksum64(header.data(), at_checksum))
     return Corrupt("the header's checksum is wrong");
   if (Get<uint8_t>(header, kAtLayout) != kLayoutHeadMajor ||
       Get<uint8_t>(header, kAtKeyEncoding) != static_cast<uint8_t>(KvEncoding::kF16) ||

@@ -15,7 +15,9 @@ namespace inferscale {
 inline constexpr size_t kRecordAlignment = 64;  // of the payload in the file and in memory: a cache line
 inline constexpr size_t kRecordFixedBytes = 128;
 
-constexpr size_t AlignRecord(size_t bytes) { return (bytes + kRecordAlignment - 1) / kRecordAlignment * kRecordAlignment; }
+constexpr size_t AlignRecord(size_t bytes) {
+  return (bytes + kRecordAlignment - 1) / kRecordAlignment * kRecordAlignment;
+}
 
 // The header's length: fixed part, names, token ids, checksum.
 constexpr size_t RecordHeaderBytes(size_t namespace_bytes, size_t fact_id_bytes, size_t tokens) {

@@ -31,9 +31,11 @@ KvRecord MakeRecord(const KvShape& shape, Tokens tokens) {
   return {std::move(key), std::move(payload)};
 }
 
-// tests/data/kv_record_v1.kv is SerializeRecord(GoldenRecord()), byte for byte, for ever: files of version 1 stay readable.
-// It was written by this test, run once with INFERSCALE_WRITE_GOLDEN=1.
-KvRecord GoldenRecord() { return MakeRecord({.layers = 2, .kv_heads = 2, .key_dim = 4, .value_dim = 2}, {7, 0, 49151}); }
+// tests/data/kv_record_v1.kv is SerializeRecord(GoldenRecord()), byte for byte, for ever: files of version 1 stay
+// readable. It was written by this test, run once with INFERSCALE_WRITE_GOLDEN=1.
+KvRecord GoldenRecord() {
+  return MakeRecord({.layers = 2, .kv_heads = 2, .key_dim = 4, .value_dim = 2}, {7, 0, 49151});
+}
 std::string GoldenPath() { return std::string(INFERSCALE_TEST_DATA) + "/kv_record_v1.kv"; }
 
 void ExpectEqual(const KvRecord& a, const KvRecord& b) {
@@ -70,14 +72,16 @@ TEST(KvRecordTest, GoldenFileIsByteExact) {
 // The document's offsets, read without the code that wrote them.
 TEST(KvRecordTest, FieldsLieWhereTheDocumentSays) {
   const std::string bytes = *SerializeRecord(GoldenRecord());
-  const auto u32 = [&](size_t at) { return uint32_t{uint8_t(bytes[at])} | uint32_t{uint8_t(bytes[at + 1])} << 8 |
-                                           uint32_t{uint8_t(bytes[at + 2])} << 16 | uint32_t{uint8_t(bytes[at + 3])} << 24; };
+  const auto u32 = [&](size_t at) {
+    return uint32_t{uint8_t(bytes[at])} | uint32_t{uint8_t(bytes[at + 1])} << 8 |
+           uint32_t{uint8_t(bytes[at + 2])} << 16 | uint32_t{uint8_t(bytes[at + 3])} << 24;
+  };
   EXPECT_EQ(bytes.substr(0, 8), "\x89ISKV\r\n\x1A");
   EXPECT_EQ(u32(8), 1u);
-  EXPECT_EQ(u32(12), 192u);                      // 128 + 9 + 7 names = 144, 12 of tokens, 8 of checksum = 164 -> 192
-  EXPECT_EQ(u32(16), 2u * 2 * 6 * 3 * 2);        // heads * layers * (4 + 2) * tokens * 2 bytes
+  EXPECT_EQ(u32(12), 192u);                // 128 + 9 + 7 names = 144, 12 of tokens, 8 of checksum = 164 -> 192
+  EXPECT_EQ(u32(16), 2u * 2 * 6 * 3 * 2);  // heads * layers * (4 + 2) * tokens * 2 bytes
   EXPECT_EQ(bytes.size(), 192u + 144u);
-  EXPECT_EQ(uint8_t(bytes[48]), 0x08);           // model key, high half first, little-endian
+  EXPECT_EQ(uint8_t(bytes[48]), 0x08);  // model key, high half first, little-endian
   EXPECT_EQ(u32(96), 3u);
   EXPECT_EQ(u32(100), 3u);
   EXPECT_EQ(u32(104), 2u);
@@ -151,7 +155,24 @@ TEST(KvRecordTest, FileRoundTripAndAlignment) {
     ASSERT_TRUE(info.has_value());
     EXPECT_EQ(info->key, record.key);
     EXPECT_EQ(info->shape, record.payload.shape());
-    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator{}), 1) << "a temporary file is left";
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator{}), 1)
+        << "a temporary file is left";
+  }
+}
+
+// Buffers are used again: they must fit, and two that are alive at once must be two.
+TEST(KvRecordTest, PayloadBuffersAreUsedAgain) {
+  const KvShape shape = {.layers = 30, .kv_heads = 3, .key_dim = 64, .value_dim = 64};
+  std::vector<KvPayload> alive;
+  for (int round = 0; round < 200; ++round) {
+    KvPayload payload(shape, 1 + static_cast<uint32_t>(round * 37 % 60));
+    std::memset(payload.data(), round, payload.bytes());
+    alive.push_back(std::move(payload));
+    if (round % 3 != 0) alive.erase(alive.begin() + round % static_cast<int>(alive.size()));
+    for (const KvPayload& each : alive) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(each.data()) % 64, 0u);
+      EXPECT_EQ(each.data()[0], each.data()[each.elements() - 1]) << "two payloads share memory";
+    }
   }
 }
 
@@ -168,7 +189,10 @@ TEST(KvRecordTest, RefusesWhatCannotBeStored) {
       [](KvRecord& r) { r.key.fact_id.clear(); },
       [](KvRecord& r) { r.key.fact_id.assign(limits::kIdBytes + 1, 'x'); },
       [](KvRecord& r) { r.key.name_space.assign(limits::kNamespaceBytes + 1, 'x'); },
-      [](KvRecord& r) { r.key.token_ids.clear(); r.payload = KvPayload(r.payload.shape(), 0); },
+      [](KvRecord& r) {
+        r.key.token_ids.clear();
+        r.payload = KvPayload(r.payload.shape(), 0);
+      },
       [](KvRecord& r) { r.key.encoding = static_cast<KvEncoding>(3); }};
   for (size_t i = 0; i < breaks.size(); ++i) {
     KvRecord record = GoldenRecord();
@@ -180,11 +204,18 @@ TEST(KvRecordTest, RefusesWhatCannotBeStored) {
 TEST(KvRecordTest, IdDependsOnEveryField) {
   const RecordKey key = GoldenRecord().key;
   const std::vector<std::function<void(RecordKey&)>> changes = {
-      [](RecordKey& k) { k.name_space += "x"; },      [](RecordKey& k) { k.fact_id += "x"; },
-      [](RecordKey& k) { k.name_space = "user:noraf"; k.fact_id = "act-α"; },
-      [](RecordKey& k) { ++k.content_version; },      [](RecordKey& k) { k.token_ids.push_back(0); },
-      [](RecordKey& k) { ++k.model_key.low; },        [](RecordKey& k) { ++k.calibration_id.high; },
-      [](RecordKey& k) { ++k.window_digest.low; },    [](RecordKey& k) { k.encoding = static_cast<KvEncoding>(2); }};
+      [](RecordKey& k) { k.name_space += "x"; },
+      [](RecordKey& k) { k.fact_id += "x"; },
+      [](RecordKey& k) {
+        k.name_space = "user:noraf";
+        k.fact_id = "act-α";
+      },
+      [](RecordKey& k) { ++k.content_version; },
+      [](RecordKey& k) { k.token_ids.push_back(0); },
+      [](RecordKey& k) { ++k.model_key.low; },
+      [](RecordKey& k) { ++k.calibration_id.high; },
+      [](RecordKey& k) { ++k.window_digest.low; },
+      [](RecordKey& k) { k.encoding = static_cast<KvEncoding>(2); }};
   std::vector<RecordId> ids = {key.Id()};
   for (const auto& change : changes) {
     RecordKey other = key;

@@ -13,11 +13,13 @@ namespace {
 using nlohmann::json;
 
 constexpr uint32_t kPlanVersion = 1;
-constexpr size_t kSaltBytes = 512;       // "inferscale:enc:v1:" and 64 hex digits take 82
+constexpr size_t kSaltBytes = 512;        // "inferscale:enc:v1:" and 64 hex digits take 82
 constexpr size_t kPlanBytes = 32u << 20;  // a million token ids of up to 11 characters, and 10,000 spans of about 150
 constexpr size_t kSpans = limits::kTopKMax + 1;  // every fact, and the prefix
 
-tl::unexpected<Error> BadPlan(const std::string& what) { return Fail(ErrorCode::kInvalidArgument, "prompt plan: " + what); }
+tl::unexpected<Error> BadPlan(const std::string& what) {
+  return Fail(ErrorCode::kInvalidArgument, "prompt plan: " + what);
+}
 
 uint64_t SumTokens(const std::vector<PlanSpan>& spans) {
   uint64_t sum = 0;
@@ -105,7 +107,8 @@ std::string PlanToJson(const PromptPlan& plan) {
 }
 
 Result<PromptPlan> PlanFromJson(std::string_view text) {
-  if (text.size() > kPlanBytes) return Fail(ErrorCode::kTooLarge, "prompt plan: longer than " + std::to_string(kPlanBytes) + " bytes");
+  if (text.size() > kPlanBytes)
+    return Fail(ErrorCode::kTooLarge, "prompt plan: longer than " + std::to_string(kPlanBytes) + " bytes");
   const json object = json::parse(text, nullptr, false);  // no exceptions: a discarded value is not an object
   if (!object.is_object()) return Fail(ErrorCode::kInvalidJson, "prompt plan: not a JSON object");
   PromptPlan plan;

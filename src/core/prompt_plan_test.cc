@@ -38,16 +38,20 @@ TEST(PromptPlanTest, JsonIsTheDocumentedOne) {
   PromptPlan plan;
   plan.spans = {{SpanKind::kRecord, {1, 2}, 1, 1}};
   plan.prompt_tokens = {7, 8};
-  EXPECT_EQ(PlanToJson(plan),
-            R"({"version":1,"model_key":"00000000000000000000000000000000","spans":[{"kind":"record","record_id":)"
-            R"("00000000000000010000000000000002","content_version":1,"n_tokens":1}],"prompt_tokens":[7,8],"salt":""})");
+  EXPECT_EQ(
+      PlanToJson(plan),
+      R"({"version":1,"model_key":"00000000000000000000000000000000","spans":[{"kind":"record","record_id":)"
+      R"("00000000000000010000000000000002","content_version":1,"n_tokens":1}],"prompt_tokens":[7,8],"salt":""})");
 }
 
 TEST(PromptPlanTest, CheckRefusesEachBrokenInvariant) {
   ASSERT_TRUE(CheckPlan(SamplePlan()));
   const std::vector<std::function<void(PromptPlan&)>> breaks = {
       [](PromptPlan& p) { p.version = 2; },
-      [](PromptPlan& p) { p.prompt_tokens.clear(); p.spans.clear(); },
+      [](PromptPlan& p) {
+        p.prompt_tokens.clear();
+        p.spans.clear();
+      },
       [](PromptPlan& p) { p.prompt_tokens.pop_back(); },  // nothing would be computed
       [](PromptPlan& p) { p.prompt_tokens[0] = -1; },
       [](PromptPlan& p) { p.spans[1].n_tokens = 0; },
@@ -68,27 +72,28 @@ TEST(PromptPlanTest, CheckRefusesEachBrokenInvariant) {
 
 TEST(PromptPlanTest, RefusesGarbageJson) {
   const std::string good = PlanToJson(SamplePlan());
-  for (const char* text : {"", "null", "[]", "{", "{}", "1e999", "\xFF", R"({"version":1})"}) EXPECT_FALSE(PlanFromJson(text)) << text;
+  for (const char* text : {"", "null", "[]", "{", "{}", "1e999", "\xFF", R"({"version":1})"})
+    EXPECT_FALSE(PlanFromJson(text)) << text;
   const auto replaced = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     const size_t at = text.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     return text.replace(at, from.size(), to);
   };
-  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"\"version\":1", "\"version\":-1"},
-           {"\"version\":1", "\"version\":1.5"},
-           {"\"version\":1", "\"version\":\"1\""},
-           {"\"prefix\"", "\"header\""},
-           {"\"prefix\"", "7"},
-           {"\"n_tokens\":3", "\"n_tokens\":4294967299"},
-           {"\"n_tokens\":3", "\"n_tokens\":null"},
-           {"[1,2,3", "[1,2,2147483648"},
-           {"[1,2,3", "[1,2,\"3\""},
-           {"\"spans\":[", "\"spans\":[0,"},
-           {"\"salt\":", "\"sale\":"},
-           {HashBytes("f1").Hex(), "zz"},
-           {HashBytes("model").Hex(), "00"}})
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"\"version\":1", "\"version\":-1"},
+                                                        {"\"version\":1", "\"version\":1.5"},
+                                                        {"\"version\":1", "\"version\":\"1\""},
+                                                        {"\"prefix\"", "\"header\""},
+                                                        {"\"prefix\"", "7"},
+                                                        {"\"n_tokens\":3", "\"n_tokens\":4294967299"},
+                                                        {"\"n_tokens\":3", "\"n_tokens\":null"},
+                                                        {"[1,2,3", "[1,2,2147483648"},
+                                                        {"[1,2,3", "[1,2,\"3\""},
+                                                        {"\"spans\":[", "\"spans\":[0,"},
+                                                        {"\"salt\":", "\"sale\":"},
+                                                        {HashBytes("f1").Hex(), "zz"},
+                                                        {HashBytes("model").Hex(), "00"}})
     EXPECT_FALSE(PlanFromJson(replaced(from, to))) << from << " -> " << to;
   EXPECT_TRUE(PlanFromJson(replaced("\"salt\"", "\"unknown\":{},\"salt\""))) << "unknown keys are ignored";
   EXPECT_FALSE(PlanFromJson(std::string(100'000, '['))) << "deep nesting";

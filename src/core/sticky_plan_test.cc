@@ -13,8 +13,12 @@ Hash128 Key(const std::string& text) { return ConversationKey(Messages{{"user", 
 const auto kAllLive = [](const FactVersion&) { return true; };
 
 TEST(StickyPlanTest, ConversationKeyTellsMessagesApart) {
-  const std::vector<Messages> conversations = {
-      {}, {{"user", "ab"}}, {{"user", "a"}, {"user", "b"}}, {{"usera", "b"}}, {{"assistant", "ab"}}, {{"user", "ab"}, {"assistant", ""}}};
+  const std::vector<Messages> conversations = {{},
+                                               {{"user", "ab"}},
+                                               {{"user", "a"}, {"user", "b"}},
+                                               {{"usera", "b"}},
+                                               {{"assistant", "ab"}},
+                                               {{"user", "ab"}, {"assistant", ""}}};
   std::set<std::string> keys;
   for (const Messages& messages : conversations) keys.insert(ConversationKey(messages).Hex());
   EXPECT_EQ(keys.size(), conversations.size());

@@ -12,18 +12,23 @@ constexpr std::string_view kForms = "anchored:C, facts:N, near:A+B, turns:W or n
 
 std::string_view KindName(WindowKind kind) {
   switch (kind) {
-    case WindowKind::kNone: return "none";
-    case WindowKind::kAnchored: return "anchored";
-    case WindowKind::kFacts: return "facts";
-    case WindowKind::kNear: return "near";
-    case WindowKind::kTurns: return "turns";
+    case WindowKind::kNone:
+      return "none";
+    case WindowKind::kAnchored:
+      return "anchored";
+    case WindowKind::kFacts:
+      return "facts";
+    case WindowKind::kNear:
+      return "near";
+    case WindowKind::kTurns:
+      return "turns";
   }
   return "unknown";
 }
 
 std::optional<WindowKind> KindOf(std::string_view name) {
-  for (const WindowKind kind : {WindowKind::kNone, WindowKind::kAnchored, WindowKind::kFacts, WindowKind::kNear,
-                                WindowKind::kTurns})
+  for (const WindowKind kind :
+       {WindowKind::kNone, WindowKind::kAnchored, WindowKind::kFacts, WindowKind::kNear, WindowKind::kTurns})
     if (name == KindName(kind)) return kind;
   return std::nullopt;
 }
@@ -31,8 +36,8 @@ std::optional<WindowKind> KindOf(std::string_view name) {
 // A plain decimal number of at most limits::kRunFactsMax.
 Result<int> ParseCount(std::string_view text, int minimum) {
   const auto fail = [&] {
-    return Fail(ErrorCode::kInvalidArgument, "expected a number from " + std::to_string(minimum) + " to " +
-                                                 std::to_string(limits::kRunFactsMax));
+    return Fail(ErrorCode::kInvalidArgument,
+                "expected a number from " + std::to_string(minimum) + " to " + std::to_string(limits::kRunFactsMax));
   };
   if (text.empty() || text.size() > 4) return fail();
   int value = 0;

@@ -8,7 +8,8 @@ namespace inferscale {
 namespace {
 
 TEST(WindowSpecTest, RoundTrip) {
-  for (const char* text : {"anchored:20", "anchored:1", "facts:200", "near:10+10", "near:0+3", "near:7+0", "turns:50", "none"}) {
+  for (const char* text :
+       {"anchored:20", "anchored:1", "facts:200", "near:10+10", "near:0+3", "near:7+0", "turns:50", "none"}) {
     const auto spec = ParseWindowSpec(text);
     ASSERT_TRUE(spec.has_value()) << text << ": " << spec.error().message;
     EXPECT_EQ(spec->ToString(), text);
@@ -18,9 +19,28 @@ TEST(WindowSpecTest, RoundTrip) {
 }
 
 TEST(WindowSpecTest, RefusesWithAdvice) {
-  for (const char* text : {"", "anchor:20", "anchored", "anchored:", "anchored:0", "anchored:201", "anchored:-1", "anchored:+5",
-                           "anchored: 5", "anchored:5 ", "anchored:5x", "facts:99999999999999999999", "near:5", "near:0+0",
-                           "near:+5", "near:5+", "near:1+2+3", "turns:0", "none:1", "none:", "Facts:3", ":3"}) {
+  for (const char* text : {"",
+                           "anchor:20",
+                           "anchored",
+                           "anchored:",
+                           "anchored:0",
+                           "anchored:201",
+                           "anchored:-1",
+                           "anchored:+5",
+                           "anchored: 5",
+                           "anchored:5 ",
+                           "anchored:5x",
+                           "facts:99999999999999999999",
+                           "near:5",
+                           "near:0+0",
+                           "near:+5",
+                           "near:5+",
+                           "near:1+2+3",
+                           "turns:0",
+                           "none:1",
+                           "none:",
+                           "Facts:3",
+                           ":3"}) {
     const auto spec = ParseWindowSpec(text);
     ASSERT_FALSE(spec.has_value()) << text;
     EXPECT_EQ(spec.error().code, ErrorCode::kInvalidArgument);
