@@ -38,7 +38,7 @@ Result<std::unique_ptr<Workspace>> Workspace::Open(WorkspaceOptions options, boo
   std::unique_ptr<Workspace> workspace(new Workspace);  // private constructor
   TRY(workspace->OpenEngine(options, quiet));
   TRY(workspace->PrepareFacts(std::move(options.facts), options.engine, quiet));
-  if (!options.text_only && workspace->engine().can_inject) TRY(workspace->Encode(options, quiet));
+  if (!options.text_only && workspace->injects()) TRY(workspace->Encode(options, quiet));
   return workspace;
 }
 
@@ -52,9 +52,10 @@ Status Workspace::OpenEngine(const WorkspaceOptions& options, bool quiet) {
   TRY_ASSIGN(auto embedder, LlamaEmbedder::Load(options.engine.embed_model, options.engine.threads));
   embedder_ = std::move(embedder);
   layout_.emplace(PromptLayout::Make(engine_->tokenizer(), engine_->chat_template()));
-  if (quiet || options.text_only) return {};
-  if (!engine_->info().can_inject)
-    PrintWarning("facts go in as text, nothing is injected: " + engine_->info().text_mode_reason);
+  if (options.text_only) return {};
+  if (!engine_->info().can_inject) text_mode_reason_ = engine_->info().text_mode_reason;
+  else if (const Status checked = layout_->Check(); !checked) text_mode_reason_ = checked.error().message;
+  if (!injects() && !quiet) PrintWarning("facts go in as text, nothing is injected: " + text_mode_reason_);
   return {};
 }
 

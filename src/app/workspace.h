@@ -44,6 +44,7 @@ class Workspace {
   AnswerContext context() const;
   const EngineInfo& engine() const { return engine_->info(); }
   const FactSet& facts() const { return *facts_; }
+  bool injects() const { return text_mode_reason_.empty(); }
   const EncodeStats& encode_stats() const { return encode_stats_; }
 
  private:
@@ -60,6 +61,7 @@ class Workspace {
   std::optional<FactSet> facts_;
   std::optional<Encoder> encoder_;
   EncodeStats encode_stats_;
+  std::string text_mode_reason_;  // engine's, or the template's
 };
 
 }  // namespace inferscale

@@ -33,8 +33,8 @@ Result<EncodeStats> Encoder::Run(std::span<const WindowGroup> groups, WindowKind
   stats.facts = facts_.size();
   keys_.assign(facts_.size(), {});
   for (const WindowGroup& group : groups) MakeKeys(group, kind);
-  std::vector<bool> missing(facts_.size());
-  for (size_t i = 0; i < facts_.size(); ++i) missing[i] = !cache_.Contains(keys_[i]);
+  TRY_ASSIGN(std::vector<bool> missing, cache_.Verify(keys_, engine_.info().kv_shape));
+  missing.flip();
   const size_t todo = static_cast<size_t>(std::count(missing.begin(), missing.end(), true));
   stats.cached = facts_.size() - todo;
   if (todo > 0 && progress) progress(0, todo);

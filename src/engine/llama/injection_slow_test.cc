@@ -3,37 +3,22 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "base/assert.h"
+#include "engine/llama/continuation.h"
 #include "engine/llama/llama_model_file.h"
 #include "engine/llama/llama_session.h"
 #include "engine/llama/llama_tokenizer.h"
 #include "engine/llama/model_test_util.h"
-#include "engine/llama/selftest.h"
 
 namespace inferscale {
 namespace {
 
 constexpr uint32_t kContext = 4096;
 constexpr uint32_t kGreedySteps = 16;
-constexpr double kCosineMin = 0.999;
 
 struct ModelParam {
   const char* file;
   bool optional;
 };
-
-struct Trace {
-  std::vector<std::vector<float>> logits;
-  Tokens tokens;
-};
-
-// Two traces say the same when every step's logits agree and greedy decoding chose the same tokens.
-bool SameContinuation(const Trace& a, const Trace& b) {
-  if (a.tokens != b.tokens) return false;
-  for (size_t i = 0; i < a.logits.size(); ++i)
-    if (Cosine(a.logits[i], b.logits[i]) < kCosineMin) return false;
-  return true;
-}
 
 class InjectionTest : public ::testing::TestWithParam<ModelParam> {
  protected:
@@ -64,20 +49,14 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
     ASSERT_GE(text_.size(), 500u);  // shorter texts prove nothing
   }
 
-  Trace Follow(uint32_t position) {
-    Trace trace;
-    Tokens next = question_;
-    for (uint32_t step = 0; step < kGreedySteps; ++step) {
-      EXPECT_TRUE(session_->Decode(next, position, true).has_value());
-      position += static_cast<uint32_t>(next.size());
-      trace.logits.emplace_back(session_->Logits().begin(), session_->Logits().end());
-      trace.tokens.push_back(session_->Argmax());
-      next = {trace.tokens.back()};
-    }
-    return trace;
+  // forced: the choices to follow; empty: its own.
+  Continuation Follow(uint32_t position, const Tokens& forced = {}) {
+    auto made = Continue(*session_, question_, position, kGreedySteps, forced);
+    EXPECT_TRUE(made.has_value());
+    return std::move(*made);
   }
 
-  Trace Plain(uint32_t shift) {
+  Continuation Plain(uint32_t shift) {
     session_->Clear();
     EXPECT_TRUE(session_->Decode(text_, shift, false).has_value());
     return Follow(shift + static_cast<uint32_t>(text_.size()));
@@ -92,16 +71,20 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
     return std::move(*payloads);
   }
 
-  Trace Injected(const std::vector<KvPayload>& payloads, uint32_t shift, bool rotate = true) {
+  Agreement Injected(const Continuation& plain, const std::vector<PlacedRecord>& placed, bool rotate = true) {
+    const uint32_t end = placed.back().position + placed.back().payload->tokens();
+    const auto times = session_->Inject(nullptr, placed, end, rotate);
+    EXPECT_TRUE(times.has_value()) << times.error().message;
+    return Compare(plain, Follow(end, plain.argmax));
+  }
+
+  static std::vector<PlacedRecord> InOrder(const std::vector<KvPayload>& payloads, uint32_t position) {
     std::vector<PlacedRecord> placed;
-    uint32_t position = shift;
     for (const KvPayload& payload : payloads) {
       placed.push_back({&payload, position});
       position += payload.tokens();
     }
-    const auto times = session_->Inject(nullptr, placed, position, rotate);
-    EXPECT_TRUE(times.has_value()) << times.error().message;
-    return Follow(position);
+    return placed;
   }
 
   static constexpr int kFacts = 32;
@@ -115,54 +98,47 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
 TEST_P(InjectionTest, OwnKvAtShiftedPositionsEqualsPlainPrefill) {
   const std::vector<KvPayload> payloads = CaptureFacts(0);
   for (const uint32_t shift : {0u, 61u, 3000u}) {
-    const Trace plain = Plain(shift), injected = Injected(payloads, shift);
-    EXPECT_EQ(plain.tokens, injected.tokens) << "shift " << shift;
-    for (uint32_t step = 0; step < kGreedySteps; ++step)
-      EXPECT_GE(Cosine(plain.logits[step], injected.logits[step]), kCosineMin) << "shift " << shift << " step " << step;
+    const Continuation plain = Plain(shift);
+    const Agreement agreement = Injected(plain, InOrder(payloads, shift));
+    EXPECT_GE(agreement.cosine, kCosineMin) << "shift " << shift;
+    EXPECT_TRUE(agreement.same_tokens) << "shift " << shift;
+    RecordProperty("cosine_at_" + std::to_string(shift), std::to_string(agreement.cosine));
   }
 }
 
-TEST_P(InjectionTest, KeysCapturedAtAnyPositionAreTheSame) {
-  const std::vector<KvPayload> at0 = CaptureFacts(0), at500 = CaptureFacts(500);
-  const Trace a = Injected(at0, 40), b = Injected(at500, 40);
-  EXPECT_TRUE(SameContinuation(a, b));
+TEST_P(InjectionTest, KeysCapturedElsewhereAreAsGood) {
+  const std::vector<KvPayload> payloads = CaptureFacts(500);
+  const Continuation plain = Plain(40);
+  EXPECT_TRUE(Agree(Injected(plain, InOrder(payloads, 40))));
 }
 
-TEST_P(InjectionTest, WithoutRotationTheTestFails) {
+TEST_P(InjectionTest, WhatIsWrongFails) {
   const std::vector<KvPayload> payloads = CaptureFacts(0);
-  const Trace plain = Plain(61);
-  EXPECT_TRUE(SameContinuation(plain, Injected(payloads, 61)));
-  EXPECT_FALSE(SameContinuation(plain, Injected(payloads, 61, false)));
-}
+  const Continuation plain = Plain(61);
+  EXPECT_TRUE(Agree(Injected(plain, InOrder(payloads, 61))));
+  EXPECT_FALSE(Agree(Injected(plain, InOrder(payloads, 61), false))) << "rotation left out";
 
-TEST_P(InjectionTest, AWrongPositionFails) {
-  const std::vector<KvPayload> payloads = CaptureFacts(0);
-  const Trace plain = Plain(0);
-  std::vector<PlacedRecord> placed;  // records in reverse places: right facts, wrong positions
-  uint32_t position = 0;
+  std::vector<PlacedRecord> reversed;  // right facts at wrong positions
+  uint32_t position = 61;
   for (size_t i = payloads.size(); i-- > 0;) {
-    placed.push_back({&payloads[i], position});
+    reversed.push_back({&payloads[i], position});
     position += payloads[i].tokens();
   }
-  ASSERT_TRUE(session_->Inject(nullptr, placed, position).has_value());
-  EXPECT_FALSE(SameContinuation(plain, Follow(position)));
-}
+  EXPECT_FALSE(Agree(Injected(plain, reversed))) << "wrong positions";
 
-TEST_P(InjectionTest, ASwappedFactFails) {
-  std::vector<KvPayload> payloads = CaptureFacts(0);
-  const Trace plain = Plain(0);
-  // Every fact about Emil is replaced by its neighbour's KV of the same length, so that all positions stay.
-  int swapped = 0;
+  // Each fact that the answer comes from (Emil's) has another fact's KV of the same length: all positions stay.
+  std::vector<PlacedRecord> swapped = InOrder(payloads, 61);
+  int count = 0;
   for (size_t i = 4; i < payloads.size(); i += 7) {
     for (size_t j = 0; j < payloads.size(); ++j) {
       if (j % 7 == 4 || payloads[j].tokens() != payloads[i].tokens()) continue;
-      std::copy_n(payloads[j].data(), payloads[j].elements(), payloads[i].data());
-      ++swapped;
+      swapped[i].payload = &payloads[j];
+      ++count;
       break;
     }
   }
-  ASSERT_GE(swapped, 1);
-  EXPECT_FALSE(SameContinuation(plain, Injected(payloads, 0)));
+  ASSERT_GE(count, 1);
+  EXPECT_FALSE(Agree(Injected(plain, swapped))) << "swapped facts";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, InjectionTest,

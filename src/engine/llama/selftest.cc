@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "engine/llama/continuation.h"
 
 namespace inferscale {
 
@@ -15,7 +15,6 @@ namespace {
 // Short texts prove nothing: at 160 tokens unrotated keys still reach a cosine of 0.9991.
 constexpr uint32_t kTextTokens = 512;
 constexpr uint32_t kSteps = 4;
-constexpr double kCosineMin = 0.999;
 
 // Plain sentences that differ, so that attention has something to tell apart.
 std::string TestText() {
@@ -31,43 +30,7 @@ std::string TestText() {
   return text;
 }
 
-struct Trace {
-  std::vector<std::vector<float>> logits;  // [kSteps]
-  Tokens argmax;                           // [kSteps]
-};
-
-// Computes the question behind what the sequence holds, then steps along `forced` (or its own choices when empty).
-Result<Trace> Follow(LlamaSession& session, std::span<const TokenId> question, uint32_t position, const Tokens& forced) {
-  Trace trace;
-  Tokens next(question.begin(), question.end());
-  for (uint32_t step = 0; step < kSteps; ++step) {
-    TRY(session.Decode(next, position, true));
-    position += static_cast<uint32_t>(next.size());
-    const std::span<const float> logits = session.Logits();
-    trace.logits.emplace_back(logits.begin(), logits.end());
-    trace.argmax.push_back(session.Argmax());
-    next = {forced.empty() ? trace.argmax.back() : forced[step]};
-  }
-  return trace;
-}
-
-double WorstCosine(const Trace& a, const Trace& b) {
-  double worst = 1.0;
-  for (uint32_t step = 0; step < kSteps; ++step) worst = std::min(worst, Cosine(a.logits[step], b.logits[step]));
-  return worst;
-}
-
 }  // namespace
-
-double Cosine(std::span<const float> a, std::span<const float> b) {
-  double ab = 0, aa = 0, bb = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    ab += double{a[i]} * b[i];
-    aa += double{a[i]} * a[i];
-    bb += double{b[i]} * b[i];
-  }
-  return ab / std::sqrt(aa * bb);
-}
 
 Result<SelfTestReport> RunSelfTest(LlamaSession& session, const Tokenizer& tokenizer) {
   SelfTestReport report;
@@ -86,21 +49,21 @@ Result<SelfTestReport> RunSelfTest(LlamaSession& session, const Tokenizer& token
   session.Clear();
   const uint32_t pieces[] = {kTextTokens};
   TRY_ASSIGN(const std::vector<KvPayload> payloads, session.DecodeAndCapture(text, 0, 0, pieces));
-  TRY_ASSIGN(const Trace plain, Follow(session, question, kTextTokens, {}));
+  TRY_ASSIGN(const Continuation plain, Continue(session, question, kTextTokens, kSteps));
 
-  report.worst_cosine = 1.0;
-  report.unrotated_cosine = 1.0;
+  report.worst_cosine = report.unrotated_cosine = 1.0;
   report.same_argmax = true;
   bool unrotated_argmax = true;
   for (const uint32_t shift : report.shifts) {
     const PlacedRecord placed{&payloads[0], shift};
     for (const bool rotate : {true, false}) {
       TRY(session.Inject(nullptr, {&placed, 1}, shift + kTextTokens, rotate));
-      TRY_ASSIGN(const Trace injected, Follow(session, question, shift + kTextTokens, plain.argmax));
+      TRY_ASSIGN(const Continuation injected, Continue(session, question, shift + kTextTokens, kSteps, plain.argmax));
+      const Agreement agreement = Compare(plain, injected);
       double& worst = rotate ? report.worst_cosine : report.unrotated_cosine;
-      worst = std::min(worst, WorstCosine(plain, injected));
+      worst = std::min(worst, agreement.cosine);
       bool& same = rotate ? report.same_argmax : unrotated_argmax;
-      same = same && injected.argmax == plain.argmax;
+      same = same && agreement.same_tokens;
     }
   }
   session.Clear();

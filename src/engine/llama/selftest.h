@@ -20,6 +20,4 @@ Result<SelfTestReport> RunSelfTest(LlamaSession& session, const Tokenizer& token
 std::optional<SelfTestReport> LoadSelfTest(const std::filesystem::path& folder, const Hash128& identity);
 void SaveSelfTest(const std::filesystem::path& folder, const Hash128& identity, const SelfTestReport& report);
 
-double Cosine(std::span<const float> a, std::span<const float> b);
-
 }  // namespace inferscale
