@@ -131,7 +131,8 @@ Status CheckVariant(const RopeVariant& v, uint32_t key_dim) {
     return Fail(ErrorCode::kInvalidArgument, "unknown pairing of the rotated elements");
   if (v.rotary_dims == 0 || v.rotary_dims % 2 != 0 || v.rotary_dims > key_dim)
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} rotary dimensions: need an even number from 2 to the key's {}", v.rotary_dims, key_dim));
+                fmt::format("{} rotary dimensions: need an even number from 2 to the key's {}", v.rotary_dims,
+                            key_dim));
   // ln(base) divides in YaRN, and a base of 1 or less would make later pairs turn faster than the first.
   if (!std::isfinite(v.base) || v.base <= 1.0f)
     return Fail(ErrorCode::kInvalidArgument, fmt::format("the base (theta) {} is not above 1", v.base));
@@ -194,7 +195,8 @@ Status CheckRope(const RopeSpec& spec, uint32_t layers, uint32_t key_dim) {
     return Fail(ErrorCode::kInvalidArgument,
                 fmt::format("rope parameters for {} layers, the model has {}", spec.layer_variant.size(), layers));
   if (key_dim == 0 || key_dim > limits::kHeadDim)
-    return Fail(ErrorCode::kInvalidArgument, fmt::format("keys of {} elements: need 1 to {}", key_dim, limits::kHeadDim));
+    return Fail(ErrorCode::kInvalidArgument,
+                fmt::format("keys of {} elements: need 1 to {}", key_dim, limits::kHeadDim));
   if (spec.variants.size() > kVariantsMax) return Fail(ErrorCode::kInvalidArgument, "too many rope variants");
   for (const uint8_t index : spec.layer_variant) {
     if (index >= spec.variants.size())

@@ -75,7 +75,8 @@ ExactIndex::ExactIndex(uint32_t dim) : dim_(dim) { INFERSCALE_ASSERT(dim >= 1 &&
 Status ExactIndex::Add(std::span<const float> vector) {
   TRY(CheckVector(vector, dim_));
   if (size() >= limits::kIndexRows)
-    return Fail(ErrorCode::kTooLarge, "the index holds its limit of " + std::to_string(limits::kIndexRows) + " vectors");
+    return Fail(ErrorCode::kTooLarge,
+                "the index holds its limit of " + std::to_string(limits::kIndexRows) + " vectors");
   try {
     vectors_.insert(vectors_.end(), vector.begin(), vector.end());
   } catch (const std::bad_alloc&) {
