@@ -36,13 +36,17 @@ double Cosine(std::span<const float> a, std::span<const float> b) {
   return ab / std::sqrt(aa * bb);
 }
 
-Agreement Compare(const Continuation& plain, const Continuation& other) {
-  INFERSCALE_ASSERT(plain.argmax.size() == other.argmax.size() && !plain.argmax.empty());
-  Agreement agreement{Cosine(plain.logits[0], other.logits[0]), true};
-  for (size_t step = 0; step < plain.argmax.size(); ++step) {
-    if (plain.argmax[step] == other.argmax[step]) continue;
-    const std::vector<float>& logits = plain.logits[step];  // a difference of logits is one of log-probabilities
-    if (logits[plain.argmax[step]] - logits[other.argmax[step]] > kNearTie) agreement.same_tokens = false;
+Agreement Compare(std::span<const Continuation> plain, std::span<const Continuation> other) {
+  INFERSCALE_ASSERT(plain.size() == other.size() && !plain.empty());
+  Agreement agreement{0, true};
+  for (size_t i = 0; i < plain.size(); ++i) {
+    INFERSCALE_ASSERT(plain[i].argmax.size() == other[i].argmax.size());
+    agreement.cosine += Cosine(plain[i].logits[0], other[i].logits[0]) / static_cast<double>(plain.size());
+    for (size_t step = 0; step < plain[i].argmax.size(); ++step) {
+      const TokenId mine = plain[i].argmax[step], theirs = other[i].argmax[step];
+      const std::vector<float>& logits = plain[i].logits[step];  // a difference of logits is one of log-probabilities
+      if (mine != theirs && logits[mine] - logits[theirs] > kNearTie) agreement.same_tokens = false;
+    }
   }
   return agreement;
 }

@@ -77,6 +77,12 @@ Result<std::unique_ptr<LlamaSession>> LlamaSession::Make(llama_model* model, con
 
 void LlamaSession::Clear() { llama_memory_clear(llama_get_memory(context_.get()), false); }
 
+Status LlamaSession::Truncate(uint32_t position) {
+  if (!llama_memory_seq_rm(llama_get_memory(context_.get()), 0, static_cast<llama_pos>(position), -1))
+    return Fail(ErrorCode::kEngine, "llama.cpp cannot take tokens off this model's cache");
+  return {};
+}
+
 Status LlamaSession::Decode(std::span<const TokenId> tokens, uint32_t position, bool logits,
                             const std::atomic<bool>* cancelled) {
   INFERSCALE_ASSERT(!tokens.empty());

@@ -65,6 +65,8 @@ class LlamaSession {
 
   // Empties the sequence.
   void Clear();
+  // Takes what stands at `position` and behind off the sequence.
+  Status Truncate(uint32_t position);
   // Computes tokens at positions [position, …). logits: of the last token. kCancelled when *cancelled turns true
   // (checked between and inside batches); the sequence must be cleared then.
   Status Decode(std::span<const TokenId> tokens, uint32_t position, bool logits,

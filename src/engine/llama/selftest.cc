@@ -14,7 +14,10 @@ namespace {
 
 // Short texts prove nothing: at 160 tokens unrotated keys still reach a cosine of 0.9991.
 constexpr uint32_t kTextTokens = 512;
-constexpr uint32_t kSteps = 4;
+constexpr uint32_t kSteps = 2;  // of each question
+constexpr const char* kQuestions[] = {"Who bought an old piano, and where?\nAnswer:", "In summary, Anna bought",
+                                      "The most interesting thing about these purchases is that"};
+constexpr uint32_t kQuestionRoom = 64;  // tokens kept for the longest question and its steps
 
 // Plain sentences that differ, so that attention has something to tell apart.
 std::string TestText() {
@@ -32,48 +35,96 @@ std::string TestText() {
 
 }  // namespace
 
-Result<SelfTestReport> RunSelfTest(LlamaSession& session, const Tokenizer& tokenizer) {
-  SelfTestReport report;
-  report.ran = true;
-  Tokens text = tokenizer.Text(TestText());
-  const Tokens question = tokenizer.Text("Who bought an old piano, and where?\nAnswer:");
-  if (text.size() < kTextTokens) return Fail(ErrorCode::kModelUnsupported, "its tokenizer makes too few tokens");
-  text.resize(kTextTokens);
-  const uint32_t need = kTextTokens + static_cast<uint32_t>(question.size()) + kSteps;
-  if (session.context_tokens() < need + 64)
-    return Fail(ErrorCode::kModelUnsupported, fmt::format("a context of {} tokens is too small for the self-test", session.context_tokens()));
-  report.tokens = kTextTokens;
-  report.shifts = {0, 37, (session.context_tokens() - need) / 2, session.context_tokens() - need};
+namespace {
 
-  // One pass gives the records and, continued, the plain prefill.
-  session.Clear();
-  const uint32_t pieces[] = {kTextTokens};
-  TRY_ASSIGN(const std::vector<KvPayload> payloads, session.DecodeAndCapture(text, 0, 0, pieces));
-  TRY_ASSIGN(const Continuation plain, Continue(session, question, kTextTokens, kSteps));
-
-  report.worst_cosine = report.unrotated_cosine = 1.0;
-  report.same_argmax = true;
-  bool unrotated_argmax = true;
-  for (const uint32_t shift : report.shifts) {
-    const PlacedRecord placed{&payloads[0], shift};
-    for (const bool rotate : {true, false}) {
-      TRY(session.Inject(nullptr, {&placed, 1}, shift + kTextTokens, rotate));
-      TRY_ASSIGN(const Continuation injected, Continue(session, question, shift + kTextTokens, kSteps, plain.argmax));
-      const Agreement agreement = Compare(plain, injected);
-      double& worst = rotate ? report.worst_cosine : report.unrotated_cosine;
-      worst = std::min(worst, agreement.cosine);
-      bool& same = rotate ? report.same_argmax : unrotated_argmax;
-      same = same && agreement.same_tokens;
-    }
+class SelfTest {
+ public:
+  SelfTest(LlamaSession& session, const Tokenizer& tokenizer) : session_(session), text_(tokenizer.Text(TestText())) {
+    for (const char* question : kQuestions) questions_.push_back(tokenizer.Text(question));
   }
-  session.Clear();
-  const bool control_fails = report.unrotated_cosine < kCosineMin || !unrotated_argmax;
-  report.passed = report.worst_cosine >= kCosineMin && report.same_argmax && control_fails;
-  report.detail = fmt::format("{} tokens at {} shifts up to {}: cosine >= {:.6f}, {} greedy tokens; without rotation {:.4f}{}",
-                              report.tokens, report.shifts.size(), report.shifts.back(), report.worst_cosine,
-                              report.same_argmax ? "same" : "different", report.unrotated_cosine,
-                              control_fails ? "" : " (not told apart: the test proves nothing here)");
-  return report;
+
+  Result<SelfTestReport> Run() {
+    if (text_.size() < kTextTokens) return Fail(ErrorCode::kModelUnsupported, "its tokenizer makes too few tokens");
+    text_.resize(kTextTokens);
+    const uint32_t need = kTextTokens + kQuestionRoom, context = session_.context_tokens();
+    if (context < 2 * need)
+      return Fail(ErrorCode::kModelUnsupported, fmt::format("a context of {} tokens is too small for the self-test", context));
+    SelfTestReport report{.ran = true, .tokens = kTextTokens, .shifts = {0, 37, (context - need) / 2, context - need}};
+
+    session_.Clear();
+    const uint32_t pieces[] = {kTextTokens};
+    TRY_ASSIGN(payloads_, session_.DecodeAndCapture(text_, 0, 0, pieces));
+    TRY_ASSIGN(plain_, Plain(0));
+    TRY_ASSIGN(const std::vector<Continuation> elsewhere, Plain(report.shifts[1]));
+    const Agreement own = Compare(plain_, elsewhere);
+    TRY_ASSIGN(const Agreement rotated, Injected(report.shifts, true));
+    TRY_ASSIGN(const Agreement unrotated, Injected(report.shifts, false));
+    session_.Clear();
+
+    report.cosine_bound = CosineBound(own);
+    report.worst_cosine = rotated.cosine;
+    report.same_argmax = rotated.same_tokens;
+    report.unrotated_cosine = unrotated.cosine;
+    const bool control_fails = !Agree(unrotated, report.cosine_bound);
+    report.passed = Agree(rotated, report.cosine_bound) && control_fails;
+    report.detail = fmt::format(
+        "{} tokens at {} shifts up to {}: cosine {:.5f} (at least {:.5f}; the engine with itself {:.5f}), {} greedy tokens; "
+        "without rotation {:.4f}{}",
+        report.tokens, report.shifts.size(), report.shifts.back(), rotated.cosine, report.cosine_bound, own.cosine,
+        rotated.same_tokens ? "same" : "different", unrotated.cosine,
+        control_fails ? "" : " (not told apart: the test proves nothing here)");
+    return report;
+  }
+
+ private:
+  // All questions, each behind the text as Fill puts it there.
+  template <class Fill>
+  Result<std::vector<Continuation>> Ask(uint32_t shift, Fill fill) {
+    std::vector<Continuation> all;
+    for (size_t i = 0; i < questions_.size(); ++i) {
+      TRY(fill());
+      TRY_ASSIGN(Continuation one, Continue(session_, questions_[i], shift + kTextTokens, kSteps,
+                                            plain_.empty() ? Tokens() : plain_[i].argmax));
+      all.push_back(std::move(one));
+    }
+    return all;
+  }
+
+  // The text computed at `shift`, once: what a question added is taken off again.
+  Result<std::vector<Continuation>> Plain(uint32_t shift) {
+    session_.Clear();
+    TRY(session_.Decode(text_, shift, false));
+    return Ask(shift, [&] { return session_.Truncate(shift + kTextTokens); });
+  }
+
+  // Worst over the shifts.
+  Result<Agreement> Injected(std::span<const uint32_t> shifts, bool rotate) {
+    Agreement worst;
+    for (const uint32_t shift : shifts) {
+      const PlacedRecord placed{&payloads_[0], shift};
+      const auto fill = [&]() -> Status {
+        TRY(session_.Inject(nullptr, {&placed, 1}, shift + kTextTokens, rotate));
+        return {};
+      };
+      TRY_ASSIGN(const std::vector<Continuation> injected, Ask(shift, fill));
+      const Agreement agreement = Compare(plain_, injected);
+      worst.cosine = std::min(worst.cosine, agreement.cosine);
+      worst.same_tokens = worst.same_tokens && agreement.same_tokens;
+    }
+    return worst;
+  }
+
+  LlamaSession& session_;
+  Tokens text_;
+  std::vector<Tokens> questions_;
+  std::vector<KvPayload> payloads_;
+  std::vector<Continuation> plain_;
+};
+
+}  // namespace
+
+Result<SelfTestReport> RunSelfTest(LlamaSession& session, const Tokenizer& tokenizer) {
+  return SelfTest(session, tokenizer).Run();
 }
 
 namespace {
@@ -92,6 +143,7 @@ std::optional<SelfTestReport> LoadSelfTest(const std::filesystem::path& folder, 
     report.passed = json.at("passed").get<bool>();
     report.tokens = json.at("tokens").get<uint32_t>();
     report.shifts = json.at("shifts").get<std::vector<uint32_t>>();
+    report.cosine_bound = json.at("cosine_bound").get<double>();
     report.worst_cosine = json.at("worst_cosine").get<double>();
     report.same_argmax = json.at("same_argmax").get<bool>();
     report.unrotated_cosine = json.at("unrotated_cosine").get<double>();
@@ -104,6 +156,7 @@ std::optional<SelfTestReport> LoadSelfTest(const std::filesystem::path& folder, 
 
 void SaveSelfTest(const std::filesystem::path& folder, const Hash128& identity, const SelfTestReport& report) {
   const nlohmann::json json = {{"passed", report.passed},           {"tokens", report.tokens},
+                               {"cosine_bound", report.cosine_bound},
                                {"shifts", report.shifts},           {"worst_cosine", report.worst_cosine},
                                {"same_argmax", report.same_argmax}, {"unrotated_cosine", report.unrotated_cosine},
                                {"detail", report.detail}};
