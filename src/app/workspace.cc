@@ -65,7 +65,7 @@ Status Workspace::PrepareFacts(std::vector<Fact> facts, const EngineFlags& flags
   };
   TRY_ASSIGN(facts, SplitLongFacts(std::move(facts), count, limits::kFactPartTokens));
   SortByEventTime(facts);
-  TRY_ASSIGN(vectors_, VectorCache::Open(flags.cache_folder / "vectors", embedder_->key(), embedder_->dim()));
+  TRY_ASSIGN(vectors_, VectorCache::Open(flags.cache_folder / ("vectors-" + embedder_->key().Hex() + ".bin"), embedder_->key(), embedder_->dim()));
   std::optional<ProgressBar> bar;
   TRY_ASSIGN(facts_, FactSet::Make(std::move(facts), engine_->tokenizer(), *embedder_, vectors_.get(),
                                    BarOf(bar, quiet, "Embedding facts", "facts")));
