@@ -27,6 +27,10 @@ ProgressFn BarOf(std::optional<ProgressBar>& bar, bool quiet, const char* label,
   };
 }
 
+void PrintMessages(const std::vector<std::string>& messages) {
+  for (const std::string& message : messages) PrintWarning(message);
+}
+
 // The runs of one source of facts under one model and window.
 std::filesystem::path RunBookPath(const std::filesystem::path& cache, const ModelKey& model, const std::string& source) {
   return cache / "runs" / (Hasher().Digest(model).Str(source).Finish().Hex() + ".json");
@@ -69,6 +73,7 @@ Status Workspace::PrepareFacts(std::vector<Fact> facts, const EngineFlags& flags
   std::optional<ProgressBar> bar;
   TRY_ASSIGN(facts_, FactSet::Make(std::move(facts), engine_->tokenizer(), *embedder_, vectors_.get(),
                                    BarOf(bar, quiet, "Embedding facts", "facts")));
+  if (!quiet) PrintMessages(vectors_->TakeMessages());
   return {};
 }
 
@@ -95,6 +100,7 @@ Status Workspace::Encode(const WorkspaceOptions& options, bool quiet) {
   encoder_.emplace(*engine_, *records_, *facts_, layout_->header(), std::string(kLocalNamespace));
   std::optional<ProgressBar> bar;
   TRY_ASSIGN(encode_stats_, encoder_->Run(groups, options.window.kind, BarOf(bar, quiet, "Encoding facts", "facts")));
+  if (!quiet) PrintMessages(records_->TakeMessages());
   return {};
 }
 

@@ -38,6 +38,8 @@ Result<json> ParseObject(std::string_view line) {
   } catch (const json::parse_error& error) {
     return Fail(ErrorCode::kInvalidJson, "not valid JSON at byte " + std::to_string(error.byte) + " of the line (" +
                                              ParserComplaint(error) + "): write one JSON object on each line");
+  } catch (const json::exception&) {  // out_of_range, the only other one
+    return Fail(ErrorCode::kInvalidJson, "a number is too large: put it in double quotes or make it smaller");
   }
   return Fail(ErrorCode::kInvalidJson, R"(not a JSON object: write one like {"text": "…"} on each line)");
 }
