@@ -72,6 +72,7 @@ TEST(FactFileTest, ErrorsNameTheLineAndTheRemedy) {
   ExpectBad(ok + "{\"text\": \"secret", ErrorCode::kInvalidJson, "line 3");
   ExpectBad(ok + "nonsense", ErrorCode::kInvalidJson, "line 3: not valid JSON at byte 2");
   ExpectBad(ok + "{\"text\":\"a\",\"score\":7e755}", ErrorCode::kInvalidJson, "line 3: a number is too large");
+  ExpectBad(ok + R"({"text":"b","score":7e755})", ErrorCode::kInvalidJson, "line 3: a number is too large");
   ExpectBad(ok + "[\"text\"]", ErrorCode::kInvalidJson, "line 3: not a JSON object");
   ExpectBad(ok + "{\"text\":\"a\"} {\"text\":\"b\"}", ErrorCode::kInvalidJson, "one JSON object on each line");
   ExpectBad(ok + "{\"date\":\"2023-05-08\"}", ErrorCode::kInvalidArgument, "line 3: \"text\" is missing");
