@@ -55,7 +55,7 @@ function(inferscale_test_executable target layer label sources utils)
                                                INFERSCALE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   # ctest starts the costliest tests first: so the fast ones come before the slow ones, and those one at a time, since
   # each of them computes on all cores.
-  if(label STREQUAL slow)
+  if(label STREQUAL "slow")  # quoted: the caller has a variable of that name
     set(order COST 1 RUN_SERIAL TRUE)
   else()
     set(order COST 1000)
