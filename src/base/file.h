@@ -17,7 +17,7 @@ Result<std::string> ReadFile(const std::filesystem::path& path, size_t max_bytes
 
 // Replaces path by the concatenation of pieces: written to a temporary file beside it, fsync'ed, renamed. A crash
 // leaves the old file or the new one, never a mixture. kNoSpace, kPermission, kIo.
-// kFast leaves out the sync (tens of milliseconds on a busy disk): a power cut may then leave a damaged file. For caches
+// kFast leaves out the sync (20 ms on a busy disk): a power cut may then leave a damaged file. For caches
 // that check what they read.
 enum class Durability : uint8_t { kSynced, kFast };
 Status WriteFileAtomic(const std::filesystem::path& path, std::span<const std::string_view> pieces,

@@ -22,7 +22,7 @@ TEST(DateTest, AcceptsExactlyTheDaysOfTheCalendar) {
     int days = 0;
     for (int month = 0; month <= 13; ++month)
       for (int day = 0; day <= 32; ++day) {
-        char text[16];
+        char text[64];
         snprintf(text, sizeof text, "%04d-%02d-%02d", year, month, day);
         const auto parsed = ParseDate(text);
         if (!parsed) continue;
