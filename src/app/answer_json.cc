@@ -7,7 +7,7 @@ namespace inferscale {
 
 namespace {
 double Micros(double ms) { return std::round(ms * 1000.0) / 1000.0; }  // three decimals are enough for milliseconds
-}
+}  // namespace
 
 nlohmann::ordered_json AnswerToJson(const Workspace& workspace, std::string_view question, const Side& side) {
   const Answer& a = side.answer;
@@ -39,9 +39,11 @@ nlohmann::ordered_json AnswerToJson(const Workspace& workspace, std::string_view
           {"facts_dropped", std::move(dropped)}};
 }
 
-nlohmann::ordered_json ComparisonToJson(const Workspace& workspace, std::string_view question, const Comparison& comparison) {
+nlohmann::ordered_json ComparisonToJson(const Workspace& workspace, std::string_view question,
+                                        const Comparison& comparison) {
   nlohmann::ordered_json json;
-  for (const Side& side : comparison.sides) json[std::string(ModeName(side.mode))] = AnswerToJson(workspace, question, side);
+  for (const Side& side : comparison.sides)
+    json[std::string(ModeName(side.mode))] = AnswerToJson(workspace, question, side);
   json["ttft_ratio"] = comparison.TtftRatio(AnswerMode::kText, AnswerMode::kKv);
   if (comparison.Find(AnswerMode::kFloor) != nullptr)
     json["floor_ratio"] = comparison.TtftRatio(AnswerMode::kKv, AnswerMode::kFloor);

@@ -10,6 +10,7 @@
 namespace inferscale {
 
 nlohmann::ordered_json AnswerToJson(const Workspace& workspace, std::string_view question, const Side& side);
-nlohmann::ordered_json ComparisonToJson(const Workspace& workspace, std::string_view question, const Comparison& comparison);
+nlohmann::ordered_json ComparisonToJson(const Workspace& workspace, std::string_view question,
+                                        const Comparison& comparison);
 
 }  // namespace inferscale

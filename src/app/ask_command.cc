@@ -82,8 +82,11 @@ Status RunAsk(const AskFlags& flags) {
     PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   } else if (flags.mode == "compare") {
     for (const Side& side : comparison.sides) PrintSide(side);
-    PrintOut(fmt::format("text / kv first-token ratio {:.1f}\n", comparison.TtftRatio(AnswerMode::kText, AnswerMode::kKv)));
-    if (flags.floor) PrintOut(fmt::format("kv / floor first-token ratio {:.3f}\n", comparison.TtftRatio(AnswerMode::kKv, AnswerMode::kFloor)));
+    PrintOut(
+        fmt::format("text / kv first-token ratio {:.1f}\n", comparison.TtftRatio(AnswerMode::kText, AnswerMode::kKv)));
+    if (flags.floor)
+      PrintOut(fmt::format("kv / floor first-token ratio {:.3f}\n",
+                           comparison.TtftRatio(AnswerMode::kKv, AnswerMode::kFloor)));
   } else {
     PrintOut(answer.text + "\n");
     if (!flags.quiet)
@@ -114,10 +117,13 @@ void AddAskCommand(CLI::App& app, int* status) {
   CLI::App* ask = app.add_subcommand("ask", "Answer a question from a file of facts");
   ask->add_option("--facts", flags->facts_path, "Facts, JSON Lines")->required()->type_name("F.jsonl");
   ask->add_option("--question", flags->question, "What to ask")->required()->type_name("TEXT");
-  ask->add_option("--top-k", flags->top_k, "Facts put into the prompt")->check(CLI::Range(1, limits::kTopKMax))->capture_default_str();
+  ask->add_option("--top-k", flags->top_k, "Facts put into the prompt")
+      ->check(CLI::Range(1, limits::kTopKMax))
+      ->capture_default_str();
   ask->add_option("--tail", flags->tail, "Of these, how many of the best are computed instead of injected (default 5)")
       ->check(CLI::Range(0, limits::kTopKMax));
-  ask->add_option("--turns", flags->turns_path, "Source conversation, JSON Lines: {id, speaker, text, date}")->type_name("T.jsonl");
+  ask->add_option("--turns", flags->turns_path, "Source conversation, JSON Lines: {id, speaker, text, date}")
+      ->type_name("T.jsonl");
   ask->add_option("--encode-window", flags->window,
                   "What a fact sees when encoded: anchored:C | facts:N | near:A+B | turns:W | none")
       ->type_name("W")
@@ -128,9 +134,12 @@ void AddAskCommand(CLI::App& app, int* status) {
   ask->add_option("--repeat", flags->repeat, "Rounds; times become medians, after a warm-up round")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  ask->add_option("--max-tokens", flags->max_tokens, "Longest answer")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  ask->add_flag("--floor", flags->floor,
-                "With compare: also measure the engine with the injected region already in its cache, the fastest possible");
+  ask->add_option("--max-tokens", flags->max_tokens, "Longest answer")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  ask->add_flag(
+      "--floor", flags->floor,
+      "With compare: also measure the engine with the injected region already in its cache, the fastest possible");
   ask->add_flag("--json", flags->json, "Print one JSON object");
   ask->add_flag("--quiet", flags->quiet, "No progress, no notes");
   AddEngineFlags(*ask, flags->engine);

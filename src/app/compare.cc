@@ -15,9 +15,12 @@ double Median(std::vector<double> values) {
 
 std::string_view ModeName(AnswerMode mode) {
   switch (mode) {
-    case AnswerMode::kKv: return "kv";
-    case AnswerMode::kText: return "text";
-    case AnswerMode::kFloor: return "floor";
+    case AnswerMode::kKv:
+      return "kv";
+    case AnswerMode::kText:
+      return "text";
+    case AnswerMode::kFloor:
+      return "floor";
   }
   return "unknown";
 }
@@ -41,7 +44,8 @@ constexpr double Answer::*kTimes[] = {&Answer::retrieve_ms, &Answer::load_ms, &A
                                       &Answer::inject_ms,   &Answer::ttft_ms, &Answer::total_ms};
 }
 
-Result<Comparison> RunComparison(const AnswerContext& context, std::string_view question, const CompareOptions& options) {
+Result<Comparison> RunComparison(const AnswerContext& context, std::string_view question,
+                                 const CompareOptions& options) {
   Comparison comparison;
   for (const AnswerMode mode : options.sides) comparison.sides.push_back({mode, {}, {}});
   std::vector<std::vector<Answer>> rounds(options.sides.size());

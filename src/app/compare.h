@@ -11,25 +11,26 @@
 namespace inferscale {
 
 struct CompareOptions {
-  AnswerOptions answer;       // mode is set per side
+  AnswerOptions answer;  // mode is set per side
   std::vector<AnswerMode> sides;
-  int repeat = 1;             // medians over this many rounds of all sides in turn; more than 1: after one warm-up round
+  int repeat = 1;  // medians over this many rounds of all sides in turn; more than 1: after one warm-up round
 };
 
 struct Side {
   AnswerMode mode = AnswerMode::kKv;
-  Answer answer;              // of the last round, its times replaced by medians
-  std::vector<double> ttft;   // [repeat]
+  Answer answer;             // of the last round, its times replaced by medians
+  std::vector<double> ttft;  // [repeat]
 };
 
 struct Comparison {
-  std::vector<Side> sides;    // in the order asked for
+  std::vector<Side> sides;  // in the order asked for
   const Side* Find(AnswerMode mode) const;
   // Median over rounds of numerator's first-token time divided by denominator's in the same round.
   double TtftRatio(AnswerMode numerator, AnswerMode denominator) const;
 };
 
-Result<Comparison> RunComparison(const AnswerContext& context, std::string_view question, const CompareOptions& options);
+Result<Comparison> RunComparison(const AnswerContext& context, std::string_view question,
+                                 const CompareOptions& options);
 
 double Median(std::vector<double> values);  // not empty
 std::string_view ModeName(AnswerMode mode);

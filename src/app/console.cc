@@ -11,11 +11,16 @@ namespace inferscale {
 int ExitStatus(ErrorCode code) {
   if (code == ErrorCode::kCancelled) return 130;
   switch (static_cast<int>(code) / 100) {
-    case 1: return 2;
-    case 2: return 3;
-    case 3: return 4;
-    case 4: return 5;
-    default: return 70;
+    case 1:
+      return 2;
+    case 2:
+      return 3;
+    case 3:
+      return 4;
+    case 4:
+      return 5;
+    default:
+      return 70;
   }
 }
 
@@ -27,8 +32,11 @@ void PrintOut(std::string_view text) {
 }
 
 ProgressBar::ProgressBar(std::string label, std::string unit)
-    : label_(std::move(label)), unit_(std::move(unit)), terminal_(::isatty(STDERR_FILENO) != 0),
-      start_(std::chrono::steady_clock::now()), last_(start_ - std::chrono::hours(1)) {}
+    : label_(std::move(label)),
+      unit_(std::move(unit)),
+      terminal_(::isatty(STDERR_FILENO) != 0),
+      start_(std::chrono::steady_clock::now()),
+      last_(start_ - std::chrono::hours(1)) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_ && terminal_) fmt::print(stderr, "\n");
@@ -43,13 +51,16 @@ void ProgressBar::Update(size_t done, size_t total) {
   last_ = now;
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(now - start_).count();
-  const std::string rate = done > 0 && seconds > 0.2 ? fmt::format(", {:.1f} {}/s", static_cast<double>(done) / seconds, unit_) : "";
-  const std::string left = done > 0 && done < total
-                               ? fmt::format(", {:.0f} s left", seconds * static_cast<double>(total - done) / static_cast<double>(done))
-                               : "";
+  const std::string rate =
+      done > 0 && seconds > 0.2 ? fmt::format(", {:.1f} {}/s", static_cast<double>(done) / seconds, unit_) : "";
+  const std::string left =
+      done > 0 && done < total
+          ? fmt::format(", {:.0f} s left", seconds * static_cast<double>(total - done) / static_cast<double>(done))
+          : "";
   if (terminal_) {
     const int filled = total > 0 ? static_cast<int>(kWidth * done / total) : kWidth;
-    fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {}/{}{}{}   ", label_, "", filled, "", kWidth - filled, done, total, rate, left);
+    fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {}/{}{}{}   ", label_, "", filled, "", kWidth - filled, done, total, rate,
+               left);
     std::fflush(stderr);
   } else {
     fmt::print(stderr, "{} {}/{}{}{}\n", label_, done, total, rate, left);

@@ -60,13 +60,16 @@ Status RunDemo(const DemoFlags& flags) {
   TRY_ASSIGN(const std::unique_ptr<Workspace> workspace, Workspace::Open(std::move(options), false));
   const FactSet& facts = workspace->facts();
   const EncodeStats& encoded = workspace->encode_stats();
-  PrintOut(fmt::format("{} facts about two people, {} tokens, model {}.\n", facts.size(), facts.tokens(), workspace->engine().model_name));
-  PrintOut(encoded.encoded > 0 ? fmt::format("Encoded {} facts in {:.1f} s: {:.2f} computed tokens per fact token. Kept for the next run.\n\n",
-                                             encoded.encoded, encoded.seconds,
-                                             static_cast<double>(encoded.computed_tokens) / static_cast<double>(encoded.fact_tokens))
-                               : fmt::format("All {} facts were encoded by an earlier run.\n\n", encoded.cached));
-  std::string table = fmt::format("{:<34} {:>6} {:>7} {:>9} {:>9} {:>11} {:>11} {:>7}\n", "question", "facts", "tokens", "injected",
-                                  "computed", "text ms", "injected ms", "ratio");
+  PrintOut(fmt::format("{} facts about two people, {} tokens, model {}.\n", facts.size(), facts.tokens(),
+                       workspace->engine().model_name));
+  PrintOut(encoded.encoded > 0
+               ? fmt::format(
+                     "Encoded {} facts in {:.1f} s: {:.2f} computed tokens per fact token. Kept for the next run.\n\n",
+                     encoded.encoded, encoded.seconds,
+                     static_cast<double>(encoded.computed_tokens) / static_cast<double>(encoded.fact_tokens))
+               : fmt::format("All {} facts were encoded by an earlier run.\n\n", encoded.cached));
+  std::string table = fmt::format("{:<34} {:>6} {:>7} {:>9} {:>9} {:>11} {:>11} {:>7}\n", "question", "facts", "tokens",
+                                  "injected", "computed", "text ms", "injected ms", "ratio");
   int right_text = 0, right_kv = 0;
   for (const DemoQuestion& question : questions) {
     CompareOptions compare;
@@ -80,13 +83,14 @@ Status RunDemo(const DemoFlags& flags) {
     right_text += IsRight(question, text.text);
     right_kv += IsRight(question, kv.text);
     PrintOut(fmt::format("{}\n  as text:  {}{}\n  injected: {}{}\n", question.text, OneLine(text.text),
-                         IsRight(question, text.text) ? "" : "   [wrong]", OneLine(kv.text), IsRight(question, kv.text) ? "" : "   [wrong]"));
-    table += fmt::format("{:<34.34} {:>6} {:>7} {:>9} {:>9} {:>11.1f} {:>11.1f} {:>6.1f}x\n", question.text, kv.used.size(),
-                         kv.prompt_tokens, kv.injected_tokens, kv.computed_tokens, text.ttft_ms, kv.ttft_ms,
-                         both.TtftRatio(AnswerMode::kText, AnswerMode::kKv));
+                         IsRight(question, text.text) ? "" : "   [wrong]", OneLine(kv.text),
+                         IsRight(question, kv.text) ? "" : "   [wrong]"));
+    table += fmt::format("{:<34.34} {:>6} {:>7} {:>9} {:>9} {:>11.1f} {:>11.1f} {:>6.1f}x\n", question.text,
+                         kv.used.size(), kv.prompt_tokens, kv.injected_tokens, kv.computed_tokens, text.ttft_ms,
+                         kv.ttft_ms, both.TtftRatio(AnswerMode::kText, AnswerMode::kKv));
   }
-  PrintOut(fmt::format("\nTime to the first token\n{}\nRight answers: {} of {} as text, {} of {} injected.\n", table, right_text,
-                       questions.size(), right_kv, questions.size()));
+  PrintOut(fmt::format("\nTime to the first token\n{}\nRight answers: {} of {} as text, {} of {} injected.\n", table,
+                       right_text, questions.size(), right_kv, questions.size()));
   return {};
 }
 
@@ -94,11 +98,20 @@ Status RunDemo(const DemoFlags& flags) {
 
 void AddDemoCommand(CLI::App& app, int* status) {
   auto flags = std::make_shared<DemoFlags>();
-  CLI::App* demo = app.add_subcommand("demo", "Show it: five questions about a year of two people's lives, as text and injected");
-  demo->add_option("--top-k", flags->top_k, "Facts put into the prompt")->check(CLI::Range(1, 1000))->capture_default_str();
-  demo->add_option("--tail", flags->tail, "How many of the best are computed instead of injected")->check(CLI::Range(0, 1000))->capture_default_str();
-  demo->add_option("--repeat", flags->repeat, "Rounds per question; times become medians")->check(CLI::Range(1, 100))->capture_default_str();
-  demo->add_option("--max-tokens", flags->max_tokens, "Longest answer")->check(CLI::Range(1, 4096))->capture_default_str();
+  CLI::App* demo =
+      app.add_subcommand("demo", "Show it: five questions about a year of two people's lives, as text and injected");
+  demo->add_option("--top-k", flags->top_k, "Facts put into the prompt")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  demo->add_option("--tail", flags->tail, "How many of the best are computed instead of injected")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  demo->add_option("--repeat", flags->repeat, "Rounds per question; times become medians")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+  demo->add_option("--max-tokens", flags->max_tokens, "Longest answer")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
   AddEngineFlags(*demo, flags->engine);
   demo->callback([flags, status] {
     if (const Status done = RunDemo(*flags); !done) {

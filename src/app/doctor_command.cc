@@ -63,19 +63,24 @@ nlohmann::ordered_json Examine(const LlamaEngine& engine) {
           {"rope", info.rope.Describe()},
           {"template", TemplateState(engine)},
           {"self_test",
-           {{"ran", test.ran}, {"passed", test.passed}, {"tokens", test.tokens}, {"shifts", test.shifts},
-            {"worst_cosine", test.worst_cosine}, {"same_argmax", test.same_argmax},
+           {{"ran", test.ran},
+            {"passed", test.passed},
+            {"tokens", test.tokens},
+            {"shifts", test.shifts},
+            {"worst_cosine", test.worst_cosine},
+            {"same_argmax", test.same_argmax},
             {"unrotated_cosine", test.unrotated_cosine}}},
           {"mode", info.can_inject ? "kv" : "text"},
           {"reason", info.can_inject ? "the self-test passed: " + test.detail : info.text_mode_reason}};
 }
 
 Status RunDoctor(const DoctorFlags& flags) {
-  TRY_ASSIGN(const auto engine, LlamaEngine::Load({.model_path = flags.engine.model,
-                                                   .threads = flags.engine.threads,
-                                                   .context_tokens = flags.engine.context_tokens,
-                                                   .text_only = false,
-                                                   .cache_folder = flags.rerun ? std::filesystem::path() : flags.engine.cache_folder}));
+  TRY_ASSIGN(const auto engine,
+             LlamaEngine::Load({.model_path = flags.engine.model,
+                                .threads = flags.engine.threads,
+                                .context_tokens = flags.engine.context_tokens,
+                                .text_only = false,
+                                .cache_folder = flags.rerun ? std::filesystem::path() : flags.engine.cache_folder}));
   nlohmann::ordered_json report = Examine(*engine);
   const auto embedder = LlamaEmbedder::Load(flags.engine.embed_model, flags.engine.threads);
   report["embedder"] = embedder ? (*embedder)->name() + ", " + std::to_string((*embedder)->dim()) + " dimensions"
@@ -95,7 +100,8 @@ Status RunDoctor(const DoctorFlags& flags) {
 
 void AddDoctorCommand(CLI::App& app, int* status) {
   auto flags = std::make_shared<DoctorFlags>();
-  CLI::App* doctor = app.add_subcommand("doctor", "Check CPU, model, rope and self-test; say which mode it would run in, and why");
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "Check CPU, model, rope and self-test; say which mode it would run in, and why");
   AddEngineFlags(*doctor, flags->engine);
   doctor->add_flag("--json", flags->json, "Print one JSON object");
   doctor->add_flag("--rerun", flags->rerun, "Run the self-test again instead of showing the kept result");

@@ -6,13 +6,15 @@
 #include "app/doctor_command.h"
 
 int main(int argc, char** argv) {
-  CLI::App app("InferScale: memory for LLM applications. Facts are computed once, kept as attention KV, and injected into "
-               "the engine's cache when a question needs them.",
-               "inferscale");
+  CLI::App app(
+      "InferScale: memory for LLM applications. Facts are computed once, kept as attention KV, and injected into "
+      "the engine's cache when a question needs them.",
+      "inferscale");
   app.require_subcommand(1);
   app.set_version_flag("--version", INFERSCALE_VERSION);
-  app.footer("Start with `inferscale demo`. Each command has its own --help.\n"
-             "Exit status: 0 done, 2 wrong input, 3 disk or rights, 4 stored data, 5 model or engine, 70 a bug of ours.");
+  app.footer(
+      "Start with `inferscale demo`. Each command has its own --help.\n"
+      "Exit status: 0 done, 2 wrong input, 3 disk or rights, 4 stored data, 5 model or engine, 70 a bug of ours.");
   int status = 0;
   inferscale::AddAskCommand(app, &status);
   inferscale::AddDemoCommand(app, &status);

@@ -32,7 +32,8 @@ void PrintMessages(const std::vector<std::string>& messages) {
 }
 
 // The runs of one source of facts under one model and window.
-std::filesystem::path RunBookPath(const std::filesystem::path& cache, const ModelKey& model, const std::string& source) {
+std::filesystem::path RunBookPath(const std::filesystem::path& cache, const ModelKey& model,
+                                  const std::string& source) {
   return cache / "runs" / (Hasher().Digest(model).Str(source).Finish().Hex() + ".json");
 }
 
@@ -57,8 +58,10 @@ Status Workspace::OpenEngine(const WorkspaceOptions& options, bool quiet) {
   embedder_ = std::move(embedder);
   layout_.emplace(PromptLayout::Make(engine_->tokenizer(), engine_->chat_template()));
   if (options.text_only) return {};
-  if (!engine_->info().can_inject) text_mode_reason_ = engine_->info().text_mode_reason;
-  else if (const Status checked = layout_->Check(); !checked) text_mode_reason_ = checked.error().message;
+  if (!engine_->info().can_inject)
+    text_mode_reason_ = engine_->info().text_mode_reason;
+  else if (const Status checked = layout_->Check(); !checked)
+    text_mode_reason_ = checked.error().message;
   if (!injects() && !quiet) PrintWarning("facts go in as text, nothing is injected: " + text_mode_reason_);
   return {};
 }
@@ -69,7 +72,8 @@ Status Workspace::PrepareFacts(std::vector<Fact> facts, const EngineFlags& flags
   };
   TRY_ASSIGN(facts, SplitLongFacts(std::move(facts), count, limits::kFactPartTokens));
   SortByEventTime(facts);
-  TRY_ASSIGN(vectors_, VectorCache::Open(flags.cache_folder / ("vectors-" + embedder_->key().Hex() + ".bin"), embedder_->key(), embedder_->dim()));
+  TRY_ASSIGN(vectors_, VectorCache::Open(flags.cache_folder / ("vectors-" + embedder_->key().Hex() + ".bin"),
+                                         embedder_->key(), embedder_->dim()));
   std::optional<ProgressBar> bar;
   TRY_ASSIGN(facts_, FactSet::Make(std::move(facts), engine_->tokenizer(), *embedder_, vectors_.get(),
                                    BarOf(bar, quiet, "Embedding facts", "facts")));
@@ -84,12 +88,15 @@ Status Workspace::Encode(const WorkspaceOptions& options, bool quiet) {
   for (const Turn& turn : options.turns) turns.push_back({turn, engine_->tokenizer().Text(turn.PromptText())});
   TRY_ASSIGN(const WindowPlanner planner, WindowPlanner::Make(options.window, *facts_, std::move(turns)));
 
-  const std::filesystem::path book_path = RunBookPath(cache, engine_->info().model_key, options.facts_source + "\n" + options.window.ToString());
+  const std::filesystem::path book_path =
+      RunBookPath(cache, engine_->info().model_key, options.facts_source + "\n" + options.window.ToString());
   RunBook book(options.window.count, limits::kRunTokens);
   if (const Result<std::string> kept = ReadFile(book_path, limits::kRunBookBytes)) {
     Result<RunBook> parsed = RunBook::FromJson(*kept, options.window.count, limits::kRunTokens);
-    if (parsed) book = std::move(*parsed);
-    else if (!quiet) PrintWarning("runs are grouped anew: " + parsed.error().message);
+    if (parsed)
+      book = std::move(*parsed);
+    else if (!quiet)
+      PrintWarning("runs are grouped anew: " + parsed.error().message);
   }
   size_t longest = 0;
   for (size_t i = 0; i < facts_->size(); ++i) longest = std::max(longest, (*facts_)[i].tokens.size());

@@ -66,15 +66,16 @@ inline tl::unexpected<Error> Wrap(Error error, std::string_view context) {
 #define INFERSCALE_CONCAT(a, b) INFERSCALE_CONCAT_INNER(a, b)
 
 // TRY(DoThing()): returns the error to the caller, if there is one.
-#define TRY(expression)                                                              \
-  do {                                                                               \
-    if (auto try_result = (expression); !try_result)                                 \
-      return ::tl::unexpected<::inferscale::Error>(std::move(try_result).error());   \
+#define TRY(expression)                                                            \
+  do {                                                                             \
+    if (auto try_result = (expression); !try_result)                               \
+      return ::tl::unexpected<::inferscale::Error>(std::move(try_result).error()); \
   } while (0)
 
 // TRY_ASSIGN(auto value, Compute()): the value, or returns the error.
-#define TRY_ASSIGN(declaration, expression) TRY_ASSIGN_AS(INFERSCALE_CONCAT(try_result_, __LINE__), declaration, expression)
-#define TRY_ASSIGN_AS(name, declaration, expression)                                 \
-  auto name = (expression);                                                          \
-  if (!name) return ::tl::unexpected<::inferscale::Error>(std::move(name).error());  \
+#define TRY_ASSIGN(declaration, expression) \
+  TRY_ASSIGN_AS(INFERSCALE_CONCAT(try_result_, __LINE__), declaration, expression)
+#define TRY_ASSIGN_AS(name, declaration, expression)                                \
+  auto name = (expression);                                                         \
+  if (!name) return ::tl::unexpected<::inferscale::Error>(std::move(name).error()); \
   declaration = std::move(*name)

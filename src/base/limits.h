@@ -7,29 +7,29 @@
 namespace inferscale::limits {
 
 // Facts and turns.
-inline constexpr size_t kFactBytes = 256 * 1024;        // a fact's or a turn's text; larger: a document, split it first
-inline constexpr size_t kFactPartTokens = 200;          // a longer text becomes linked parts: the embedder sees 256, less
-                                                        // [CLS] and [SEP], and a part carries its date (up to 15 tokens)
+inline constexpr size_t kFactBytes = 256 * 1024;  // a fact's or a turn's text; larger: a document, split it first
+inline constexpr size_t kFactPartTokens = 200;    // a longer text becomes linked parts: the embedder sees 256, less
+                                                  // [CLS] and [SEP], and a part carries its date (up to 15 tokens)
 inline constexpr size_t kFactsPerFile = 1'000'000;
 inline constexpr size_t kJsonLineBytes = 4 * 1024 * 1024;  // kFactBytes of control characters escape to six bytes each
 inline constexpr size_t kIdBytes = 256;
-inline constexpr size_t kGivenIdBytes = kIdBytes - 8;   // by the application: a part adds "#" and up to seven digits
+inline constexpr size_t kGivenIdBytes = kIdBytes - 8;  // by the application: a part adds "#" and up to seven digits
 inline constexpr size_t kFactFileBytes = size_t{1} << 30;
 inline constexpr size_t kNamespaceBytes = 512;
 
 // Windows.
-inline constexpr int kRunFacts = 20;                    // C, design default: 2.05 encoder tokens per fact token
-inline constexpr int kRunFactsMax = 200;                // the largest C or N a user may ask for
-inline constexpr int kRunTokens = 1024;                 // a run, and an anchor, are each cut at this many tokens
-inline constexpr size_t kRunBookBytes = 256u << 20;     // about 120 bytes for each of a million facts, twice
+inline constexpr int kRunFacts = 20;                 // C, design default: 2.05 encoder tokens per fact token
+inline constexpr int kRunFactsMax = 200;             // the largest C or N a user may ask for
+inline constexpr int kRunTokens = 1024;              // a run, and an anchor, are each cut at this many tokens
+inline constexpr size_t kRunBookBytes = 256u << 20;  // about 120 bytes for each of a million facts, twice
 
 // Prompts.
 inline constexpr size_t kQuestionBytes = 1024 * 1024;
 inline constexpr int kTopKMax = 10'000;
 inline constexpr int kTopKDefault = 50;
-inline constexpr int kTailFactsDefault = 5;             // r
+inline constexpr int kTailFactsDefault = 5;  // r
 inline constexpr int kMaxTokensDefault = 64;
-inline constexpr int kContextTokensDefault = 8192;      // capped by what the model was trained for
+inline constexpr int kContextTokensDefault = 8192;  // capped by what the model was trained for
 inline constexpr int kContextTokensMax = 1 << 20;
 
 // Tokenizers and chat templates.
@@ -42,12 +42,12 @@ inline constexpr size_t kRenderedBytes = 64u << 20;     // a rendered prompt
 inline constexpr size_t kMessages = 10'000;             // of one conversation
 
 // KV records.
-inline constexpr uint32_t kRecordTokens = 4096;         // tokens of one record; a part is about 220
+inline constexpr uint32_t kRecordTokens = 4096;  // tokens of one record; a part is about 220
 inline constexpr uint32_t kModelLayers = 1024;
 inline constexpr uint32_t kModelKvHeads = 1024;
 inline constexpr uint32_t kHeadDim = 1024;
 inline constexpr size_t kRecordBytes = size_t{1} << 30;
-inline constexpr size_t kPayloadPoolBytes = 256u << 20;  // freed buffers kept: 370 records of 700 KB
+inline constexpr size_t kPayloadPoolBytes = 256u << 20;            // freed buffers kept: 370 records of 700 KB
 inline constexpr uint64_t kRecordCacheBytes = uint64_t{10} << 30;  // on disk: 15,000 records of 700 KB (SmolLM2-135M)
 inline constexpr uint64_t kRecordMemoryBytes = uint64_t{1} << 30;  // records of one process that could not be stored
 
@@ -56,16 +56,16 @@ inline constexpr size_t kPrefixCellsBytes = 256u << 20;  // kept cells of header
 inline constexpr size_t kEngineQueue = 256;              // requests waiting for the engine's thread
 
 // Embedding.
-inline constexpr int kEmbedTokens = 256;                // what all-MiniLM-L6-v2 was trained to see
+inline constexpr int kEmbedTokens = 256;  // what all-MiniLM-L6-v2 was trained to see
 inline constexpr int kEmbedDimMax = 8192;
-inline constexpr size_t kVectorCacheRows = 1'000'000;   // kFactsPerFile; 1.5 GB for 384 dimensions
+inline constexpr size_t kVectorCacheRows = 1'000'000;  // kFactsPerFile; 1.5 GB for 384 dimensions
 
 // GGUF files.
-inline constexpr size_t kGgufTensors = 65'536;          // the largest models have about 2,000
-inline constexpr size_t kGgufKeys = 4096;               // usual: 20 to 60
-inline constexpr size_t kVocabularyTokens = 1 << 20;    // the largest known vocabulary has 262,144
+inline constexpr size_t kGgufTensors = 65'536;        // the largest models have about 2,000
+inline constexpr size_t kGgufKeys = 4096;             // usual: 20 to 60
+inline constexpr size_t kVocabularyTokens = 1 << 20;  // the largest known vocabulary has 262,144
 
 // Search.
-inline constexpr size_t kIndexRows = 10'000'000;      // one namespace's vectors: 15 GB of 384 elements
+inline constexpr size_t kIndexRows = 10'000'000;  // one namespace's vectors: 15 GB of 384 elements
 
 }  // namespace inferscale::limits

@@ -80,7 +80,20 @@ Status CheckTensors(const fs::path& path, const gguf_context& gguf, uint64_t fil
   return {};
 }
 
-// llama.cpp's loader asserts that no token is there twice.
+// llama.cpp's loader aborts on a byte token in a WordPiece vocabulary, which has no such thing.
+bool HasByteTokensInWordPiece(const gguf_context& gguf) {
+  constexpr int32_t kByte = 6;  // LLAMA_TOKEN_TYPE_BYTE
+  const int64_t model = gguf_find_key(&gguf, "tokenizer.ggml.model");
+  if (model < 0 || gguf_get_kv_type(&gguf, model) != GGUF_TYPE_STRING) return false;
+  if (std::string_view(gguf_get_val_str(&gguf, model)) != "bert") return false;
+  const int64_t key = gguf_find_key(&gguf, "tokenizer.ggml.token_type");
+  if (key < 0 || gguf_get_kv_type(&gguf, key) != GGUF_TYPE_ARRAY) return false;
+  if (gguf_get_arr_type(&gguf, key) != GGUF_TYPE_INT32) return false;
+  const auto* types = static_cast<const int32_t*>(gguf_get_arr_data(&gguf, key));
+  return std::find(types, types + gguf_get_arr_n(&gguf, key), kByte) != types + gguf_get_arr_n(&gguf, key);
+}
+
+// Nor does it take a token that is there twice.
 Status CheckVocabulary(const fs::path& path, const gguf_context& gguf) {
   const int64_t key = gguf_find_key(&gguf, "tokenizer.ggml.tokens");
   if (key < 0) return {};
@@ -100,6 +113,8 @@ Status CheckVocabulary(const fs::path& path, const gguf_context& gguf) {
       return Fail(ErrorCode::kCorrupt,
                   path.string() + " has the token \"" + std::string(token) + "\" twice" + kDownloadAgain);
   }
+  if (HasByteTokensInWordPiece(gguf))
+    return Fail(ErrorCode::kCorrupt, path.string() + " has byte tokens in a WordPiece vocabulary" + kDownloadAgain);
   return {};
 }
 

@@ -120,6 +120,16 @@ TEST_F(GgufTest, TokensTwice) {
   EXPECT_THAT(Refused(CheckGgufFile(path_)).message, HasSubstr("twice"));
 }
 
+TEST_F(GgufTest, ByteTokensInWordPiece) {
+  SmallBert bert;
+  bert.change_keys = [](gguf_context* gguf) {
+    std::vector<int32_t> types(testing::SmallVocabulary().size(), 1);
+    types[9] = 6;
+    gguf_set_arr_data(gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types.data(), types.size());
+  };
+  EXPECT_THAT(RefusedModel(bert, ErrorCode::kCorrupt), HasSubstr("byte tokens"));
+}
+
 TEST_F(GgufTest, SplitModels) {
   SmallBert bert;
   bert.change_keys = [](gguf_context* gguf) { gguf_set_val_u16(gguf, "split.count", 2); };

@@ -18,8 +18,8 @@ namespace {
 using testing::GoldenSentence;
 using testing::GoldenSentences;
 
-// The smallest cosine to the original's vector that counts as equal. f16 weights give 0.999995 and more; the same text
-// with one token changed stays below 0.99.
+// The smallest cosine to the original's vector that counts as equal. f16 weights give 0.99999 and more; a text with one
+// word changed gives 0.965 (AlmostEqualTextsAreToldApart).
 constexpr double kCosine = 0.9999;
 
 double Dot(std::span<const float> a, std::span<const float> b) {
@@ -106,7 +106,7 @@ TEST_F(MiniLm, VectorsEqualTheOriginals) {
 }
 
 TEST_F(MiniLm, AlmostEqualTextsAreToldApart) {  // kCosine can fail
-  EXPECT_LT(Cosine(Embed("Ana moved to Porto in March."), Embed("Ana moved to Porto in May.")), 0.995);
+  EXPECT_LT(Cosine(Embed("Ana moved to Porto in March."), Embed("Ana moved to Porto in May.")), 0.98);
 }
 
 TEST_F(MiniLm, BatchesGiveTheVectorsOfSingleTexts) {

@@ -58,7 +58,8 @@ Status Encoder::EncodeGroup(const WindowGroup& group, const std::vector<bool>& m
     }
     CaptureRequest request;
     request.stem = header_;
-    for (const Sight& sight : group.context) request.stem.insert(request.stem.end(), sight.tokens.begin(), sight.tokens.end());
+    for (const Sight& sight : group.context)
+      request.stem.insert(request.stem.end(), sight.tokens.begin(), sight.tokens.end());
     while (members.size() < place) {
       TRY_ASSIGN(RecordHandle member, cache_.Find(keys_[group.facts[members.size()]], engine_.info().kv_shape));
       if (member == nullptr) break;

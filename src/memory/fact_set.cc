@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kEmbedBatch = 32;  // texts per call: enough to use both cores, small enough for a live progress bar
 }
 
-Result<FactSet> FactSet::Make(std::vector<Fact> facts, const Tokenizer& tokenizer, Embedder& embedder, VectorCache* cache,
-                              const ProgressFn& progress) {
+Result<FactSet> FactSet::Make(std::vector<Fact> facts, const Tokenizer& tokenizer, Embedder& embedder,
+                              VectorCache* cache, const ProgressFn& progress) {
   FactSet set(embedder.dim());
   std::vector<std::string> texts;
   std::vector<Hash128> digests;
@@ -21,7 +21,8 @@ Result<FactSet> FactSet::Make(std::vector<Fact> facts, const Tokenizer& tokenize
     digests.push_back(HashBytes(texts.back()));
     Tokens tokens = tokenizer.Text(texts.back());
     if (tokens.size() > limits::kRecordTokens)
-      return Fail(ErrorCode::kTooLarge, "fact " + fact.id + " has " + std::to_string(tokens.size()) + " tokens for this model, more than " +
+      return Fail(ErrorCode::kTooLarge, "fact " + fact.id + " has " + std::to_string(tokens.size()) +
+                                            " tokens for this model, more than " +
                                             std::to_string(limits::kRecordTokens) + ": split it into several facts");
     set.items_.push_back({std::move(fact), std::move(tokens)});
   }
@@ -30,8 +31,10 @@ Result<FactSet> FactSet::Make(std::vector<Fact> facts, const Tokenizer& tokenize
   std::vector<size_t> missing;
   for (size_t i = 0; i < set.items_.size(); ++i) {
     const std::span<const float> kept = cache != nullptr ? cache->Find(digests[i]) : std::span<const float>();
-    if (kept.empty()) missing.push_back(i);
-    else vectors[i].assign(kept.begin(), kept.end());
+    if (kept.empty())
+      missing.push_back(i);
+    else
+      vectors[i].assign(kept.begin(), kept.end());
   }
   for (size_t at = 0; at < missing.size(); at += kEmbedBatch) {
     const size_t end = std::min(missing.size(), at + kEmbedBatch);

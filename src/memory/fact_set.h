@@ -29,8 +29,8 @@ class FactSet {
   };
 
   // facts: sorted by event time, long ones split (core/fact.h, memory/fact_file.h). cache (may be null) keeps vectors.
-  static Result<FactSet> Make(std::vector<Fact> facts, const Tokenizer& tokenizer, Embedder& embedder, VectorCache* cache,
-                              const ProgressFn& progress);
+  static Result<FactSet> Make(std::vector<Fact> facts, const Tokenizer& tokenizer, Embedder& embedder,
+                              VectorCache* cache, const ProgressFn& progress);
 
   size_t size() const { return items_.size(); }
   const Item& operator[](size_t i) const { return items_[i]; }

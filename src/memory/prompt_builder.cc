@@ -22,9 +22,10 @@ Result<BuiltPrompt> BuildPrompt(const EngineInfo& engine, const Tokens& header, 
   const size_t fixed = header.size() + after.size() + options.max_tokens;
   if (fixed > engine.context_tokens)
     return Fail(ErrorCode::kPromptTooLong,
-                "the question (" + std::to_string(after.size()) + " tokens with its frame), the instructions (" + std::to_string(header.size()) +
-                    ") and the answer (up to " + std::to_string(options.max_tokens) + ") do not fit the context of " +
-                    std::to_string(engine.context_tokens) + " tokens: shorten the question or choose a larger --context");
+                "the question (" + std::to_string(after.size()) + " tokens with its frame), the instructions (" +
+                    std::to_string(header.size()) + ") and the answer (up to " + std::to_string(options.max_tokens) +
+                    ") do not fit the context of " + std::to_string(engine.context_tokens) +
+                    " tokens: shorten the question or choose a larger --context");
   BuiltPrompt built;
   const size_t fitting = CountFitting(ranked, engine.context_tokens - fixed);
   for (size_t i = ranked.size(); i > fitting; --i) built.dropped.push_back(ranked[i - 1].fact);
@@ -38,7 +39,9 @@ Result<BuiltPrompt> BuildPrompt(const EngineInfo& engine, const Tokens& header, 
   const bool inject = options.inject && engine.can_inject;
   if (inject && !header.empty())
     plan.spans.push_back({SpanKind::kPrefix, Hasher().Ids(header).Finish(), 1, static_cast<uint32_t>(header.size())});
-  const auto is_injected = [&](size_t rank) { return engine.can_inject && rank >= options.tail && ranked[rank].has_record; };
+  const auto is_injected = [&](size_t rank) {
+    return engine.can_inject && rank >= options.tail && ranked[rank].has_record;
+  };
   for (const bool injected : {true, false}) {  // best last, and what is computed behind what is injected
     for (size_t rank = fitting; rank-- > 0;) {
       if (is_injected(rank) != injected) continue;

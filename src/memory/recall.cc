@@ -17,7 +17,8 @@ Result<std::vector<PromptFact>> PinRecords(const AnswerContext& context, const s
     return ranked;
   }
   std::vector<RecordKey> keys;
-  for (size_t rank = options.tail; rank < ranked.size(); ++rank) keys.push_back(context.encoder->KeyOf(ranked[rank].fact));
+  for (size_t rank = options.tail; rank < ranked.size(); ++rank)
+    keys.push_back(context.encoder->KeyOf(ranked[rank].fact));
   TRY_ASSIGN(const std::vector<RecordHandle> records, context.cache->FindAll(keys, context.engine.info().kv_shape));
   for (size_t i = 0; i < records.size(); ++i) {
     PromptFact& fact = ranked[options.tail + i];

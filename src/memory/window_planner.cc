@@ -10,12 +10,15 @@ namespace inferscale {
 Result<WindowPlanner> WindowPlanner::Make(const WindowSpec& spec, const FactSet& facts, std::vector<TurnItem> turns) {
   if (spec.kind == WindowKind::kTurns) {
     if (turns.empty())
-      return Fail(ErrorCode::kInvalidArgument, "--encode-window " + spec.ToString() + " needs the conversation: give it with --turns T.jsonl");
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--encode-window " + spec.ToString() + " needs the conversation: give it with --turns T.jsonl");
     for (size_t i = 0; i < facts.size(); ++i) {
       const std::string& id = facts[i].fact.turn;
-      const bool known = id.empty() || std::any_of(turns.begin(), turns.end(), [&](const TurnItem& t) { return t.turn.id == id; });
+      const bool known =
+          id.empty() || std::any_of(turns.begin(), turns.end(), [&](const TurnItem& t) { return t.turn.id == id; });
       if (!known)
-        return Fail(ErrorCode::kNotFound, "fact " + facts[i].fact.id + " names turn \"" + id + "\", which --turns does not hold");
+        return Fail(ErrorCode::kNotFound,
+                    "fact " + facts[i].fact.id + " names turn \"" + id + "\", which --turns does not hold");
     }
   }
   return WindowPlanner(spec, facts, std::move(turns));
@@ -40,8 +43,11 @@ Result<std::vector<Sight>> WindowPlanner::ContextOf(size_t fact) const {
   const auto count = static_cast<size_t>(spec_.count);
   switch (spec_.kind) {
     case WindowKind::kNone:
-    case WindowKind::kAnchored: break;
-    case WindowKind::kFacts: see_preceding(count); break;
+    case WindowKind::kAnchored:
+      break;
+    case WindowKind::kFacts:
+      see_preceding(count);
+      break;
     case WindowKind::kNear:
       for (const size_t i : NearestEarlier(fact, static_cast<size_t>(spec_.near), fact - std::min(fact, count)))
         seen.push_back((*facts_)[i].AsSight());
@@ -49,7 +55,8 @@ Result<std::vector<Sight>> WindowPlanner::ContextOf(size_t fact) const {
       break;
     case WindowKind::kTurns: {
       const std::string& id = (*facts_)[fact].fact.turn;
-      const auto source = std::find_if(turns_.begin(), turns_.end(), [&](const TurnItem& t) { return t.turn.id == id; });
+      const auto source =
+          std::find_if(turns_.begin(), turns_.end(), [&](const TurnItem& t) { return t.turn.id == id; });
       if (source == turns_.end()) break;  // a fact without a source turn sees the header only
       const size_t place = static_cast<size_t>(source - turns_.begin());
       for (size_t i = place - std::min(place, count); i < place; ++i)
@@ -65,7 +72,8 @@ Result<std::vector<WindowGroup>> WindowPlanner::PlanRuns(RunBook& book) const {
   std::unordered_map<std::string_view, size_t> place;
   for (size_t i = 0; i < facts_->size(); ++i) {
     const FactSet::Item& item = (*facts_)[i];
-    live.push_back({item.fact.id, item.fact.version, Hasher().Ids(item.tokens).Finish(), static_cast<uint32_t>(item.tokens.size())});
+    live.push_back({item.fact.id, item.fact.version, Hasher().Ids(item.tokens).Finish(),
+                    static_cast<uint32_t>(item.tokens.size())});
     place[item.fact.id] = i;
   }
   book.Update(live);

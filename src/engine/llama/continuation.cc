@@ -10,8 +10,8 @@ namespace {
 constexpr float kNearTie = 0.05f;  // nats: design 9
 }
 
-Result<Continuation> Continue(LlamaSession& session, std::span<const TokenId> question, uint32_t position, uint32_t steps,
-                              const Tokens& forced) {
+Result<Continuation> Continue(LlamaSession& session, std::span<const TokenId> question, uint32_t position,
+                              uint32_t steps, const Tokens& forced) {
   INFERSCALE_ASSERT(forced.empty() || forced.size() >= steps);
   Continuation made;
   Tokens next(question.begin(), question.end());

@@ -30,8 +30,9 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
     auto file = LoadModelFile(path);
     ASSERT_TRUE(file.has_value()) << file.error().message;
     file_ = std::move(*file);
-    auto session = LlamaSession::Make(file_.model.get(), {.context_tokens = kContext, .threads = 2, .flash_attention = false,
-                                                          .prefix_cells_bytes = 64u << 20});
+    auto session = LlamaSession::Make(
+        file_.model.get(),
+        {.context_tokens = kContext, .threads = 2, .flash_attention = false, .prefix_cells_bytes = 64u << 20});
     ASSERT_TRUE(session.has_value()) << session.error().message;
     session_ = std::move(*session);
     const Status probed = session_->Probe();
@@ -42,10 +43,12 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
     question_ = tokenizer_->Text("Question: What did Emil buy, and where did he put it?\nAnswer:");
     for (int i = 0; i < kFacts; ++i) {
       static constexpr const char* kNames[] = {"Anna", "Boris", "Chen", "Dora", "Emil", "Farah", "Goran"};
-      static constexpr const char* kThings[] = {"a red bicycle", "two tickets to Lisbon", "an old piano", "a box of seeds"};
-      static constexpr const char* kPlaces[] = {"behind the house", "on the top shelf", "in the cellar", "under the stairs", "at a friend's"};
-      facts_.push_back(tokenizer_->Text(fmt::format("({} May 2023) {} bought {} for {} crowns and put it {}.\n", i + 1, kNames[i % 7],
-                                                    kThings[i % 4], 11 + i * 17 % 90, kPlaces[i % 5])));
+      static constexpr const char* kThings[] = {"a red bicycle", "two tickets to Lisbon", "an old piano",
+                                                "a box of seeds"};
+      static constexpr const char* kPlaces[] = {"behind the house", "on the top shelf", "in the cellar",
+                                                "under the stairs", "at a friend's"};
+      facts_.push_back(tokenizer_->Text(fmt::format("({} May 2023) {} bought {} for {} crowns and put it {}.\n", i + 1,
+                                                    kNames[i % 7], kThings[i % 4], 11 + i * 17 % 90, kPlaces[i % 5])));
       text_.insert(text_.end(), facts_.back().begin(), facts_.back().end());
     }
     ASSERT_GE(text_.size(), 500u);  // shorter texts prove nothing

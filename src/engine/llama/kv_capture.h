@@ -2,8 +2,8 @@
 // callback (the only public way: the cache itself holds rotated keys).
 //
 // Per layer L the graph names its tensors "Vcur-L", "Kcur-L", for models with a key norm "Kcur_normed-L", and then the
-// rotated "Kcur-L" (op ROPE). The key we want is the last of them before the ROPE node; which one that is, and every rope
-// parameter, is learnt once per model by watching a few tokens go through (Probe).
+// rotated "Kcur-L" (op ROPE). The key we want is the last of them before the ROPE node; which one that is, and every
+// rope parameter, is learnt once per model by watching a few tokens go through (Probe).
 #pragma once
 
 #include <ggml.h>
@@ -67,11 +67,11 @@ class KvCapture {
   void Store(ggml_tensor* tensor, uint32_t layer, bool is_key);
 
   Mode mode_ = Mode::kOff;
-  std::vector<std::vector<Seen>> seen_;      // [layers]
+  std::vector<std::vector<Seen>> seen_;  // [layers]
   KvProbe probe_;
   std::vector<CaptureSink> sinks_;
-  std::vector<uint32_t> keys_, values_;      // [layers] tokens delivered so far
-  std::vector<uint8_t> staging_;             // for tensors that are not in host memory
+  std::vector<uint32_t> keys_, values_;  // [layers] tokens delivered so far
+  std::vector<uint8_t> staging_;         // for tensors that are not in host memory
 };
 
 }  // namespace inferscale

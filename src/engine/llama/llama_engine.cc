@@ -115,12 +115,15 @@ Status LlamaEngine::Start(const LlamaEngineOptions& options) {
   info_.context_tokens = std::min(wanted, static_cast<uint32_t>(llama_model_n_ctx_train(model)));
   if (!file_.chat_template.empty()) {
     auto parsed = JinjaTemplate::Make(file_.chat_template, tokenizer->bos_spelling(), tokenizer->eos_spelling());
-    if (parsed) template_ = std::move(*parsed);
-    else spdlog::warn("{}: its chat template is not usable ({}); using the plain one", file_.path, parsed.error().message);
+    if (parsed)
+      template_ = std::move(*parsed);
+    else
+      spdlog::warn("{}: its chat template is not usable ({}); using the plain one", file_.path, parsed.error().message);
   }
   tokenizer_ = std::move(tokenizer);
   const int threads = options.threads > 0 ? options.threads : DefaultThreads();
-  // Flash attention: a CPU build has no other device, and there it slows attention over an injected prefix 4 to 8 times.
+  // Flash attention: a CPU build has no other device, and there it slows attention over an injected prefix 4 to 8
+  // times.
   const bool on_gpu = llama_supports_gpu_offload();
   TRY_ASSIGN(session_, LlamaSession::Make(file_.model.get(), {.context_tokens = info_.context_tokens,
                                                               .threads = threads,
@@ -131,7 +134,8 @@ Status LlamaEngine::Start(const LlamaEngineOptions& options) {
   if (options.text_only) {
     info_.text_mode_reason = "text mode was asked for";
   } else if (!IsInjectableArchitecture(info_.architecture)) {
-    info_.text_mode_reason = "architecture \"" + info_.architecture + "\" is not one of those we inject into (llama, qwen2, qwen3, gemma3)";
+    info_.text_mode_reason =
+        "architecture \"" + info_.architecture + "\" is not one of those we inject into (llama, qwen2, qwen3, gemma3)";
   } else if (const Status ready = ProbeAndTest(options); !ready) {
     info_.text_mode_reason = ready.error().message;
   }
@@ -164,7 +168,8 @@ Status LlamaEngine::ProbeAndTest(const LlamaEngineOptions& options) {
     TRY_ASSIGN(info_.self_test, RunSelfTest(*session_, *tokenizer_));
     if (!options.cache_folder.empty()) SaveSelfTest(options.cache_folder, identity, info_.self_test);
   }
-  if (!info_.self_test.passed) return Fail(ErrorCode::kModelUnsupported, "the self-test failed: " + info_.self_test.detail);
+  if (!info_.self_test.passed)
+    return Fail(ErrorCode::kModelUnsupported, "the self-test failed: " + info_.self_test.detail);
   return {};
 }
 
@@ -196,7 +201,8 @@ Status LlamaEngine::Enqueue(std::function<void()> job) {
   {
     std::lock_guard lock(mutex_);
     if (queue_.size() >= limits::kEngineQueue)
-      return Fail(ErrorCode::kEngine, "the engine's queue is full (" + std::to_string(queue_.size()) + " requests): try again later");
+      return Fail(ErrorCode::kEngine,
+                  "the engine's queue is full (" + std::to_string(queue_.size()) + " requests): try again later");
     queue_.push_back(std::move(job));
   }
   wake_.notify_one();
@@ -208,19 +214,21 @@ Status LlamaEngine::CheckRequest(const GenerateRequest& request) const {
   TRY(CheckPlan(plan));
   if (request.max_tokens == 0) return Fail(ErrorCode::kInvalidArgument, "max_tokens must be at least 1");
   if (plan.prompt_tokens.size() + request.max_tokens > info_.context_tokens)
-    return Fail(ErrorCode::kPromptTooLong, std::to_string(plan.prompt_tokens.size()) + " prompt tokens and " +
-                                               std::to_string(request.max_tokens) + " for the answer do not fit the context of " +
-                                               std::to_string(info_.context_tokens));
+    return Fail(ErrorCode::kPromptTooLong,
+                std::to_string(plan.prompt_tokens.size()) + " prompt tokens and " + std::to_string(request.max_tokens) +
+                    " for the answer do not fit the context of " + std::to_string(info_.context_tokens));
   for (const TokenId token : plan.prompt_tokens)
     if (token < 0 || token >= tokenizer_->vocabulary_size())
       return Fail(ErrorCode::kInvalidArgument, "the plan holds a token id outside the vocabulary");
   if (plan.spans.empty()) return {};
-  if (!info_.can_inject) return Fail(ErrorCode::kModelUnsupported, "this engine runs in text mode: " + info_.text_mode_reason);
+  if (!info_.can_inject)
+    return Fail(ErrorCode::kModelUnsupported, "this engine runs in text mode: " + info_.text_mode_reason);
   if (plan.model_key != info_.model_key) return Fail(ErrorCode::kMismatch, "the plan was made for another model");
   size_t next = 0, at = 0;
   for (const PlanSpan& span : plan.spans) {
     if (span.kind == SpanKind::kRecord) {
-      if (next == request.records.size()) return Fail(ErrorCode::kInvalidArgument, "the plan has more spans than records");
+      if (next == request.records.size())
+        return Fail(ErrorCode::kInvalidArgument, "the plan has more spans than records");
       const KvRecord& record = *request.records[next++];
       if (record.payload.shape() != info_.kv_shape || record.key.model_key != info_.model_key)
         return Fail(ErrorCode::kMismatch, "a record was made for another model");
@@ -285,7 +293,8 @@ Status LlamaEngine::FillPrompt(const GenerateRequest& request, StreamState& stre
 void LlamaEngine::Generate(const GenerateRequest& request, StreamState& stream) {
   const auto stop = [&](Status status) {
     const bool cancelled = stream.cancelled || (!status && status.error().code == ErrorCode::kCancelled);
-    stream.Finish(cancelled ? FinishReason::kCancelled : FinishReason::kError, cancelled ? Status() : std::move(status));
+    stream.Finish(cancelled ? FinishReason::kCancelled : FinishReason::kError,
+                  cancelled ? Status() : std::move(status));
   };
   if (stream.cancelled) return stop({});
   if (Status filled = FillPrompt(request, stream); !filled) return stop(std::move(filled));
@@ -305,8 +314,10 @@ void LlamaEngine::Generate(const GenerateRequest& request, StreamState& stream) 
 }
 
 Status LlamaEngine::CheckCapture(const CaptureRequest& request) const {
-  if (!info_.can_inject) return Fail(ErrorCode::kModelUnsupported, "this engine runs in text mode: " + info_.text_mode_reason);
-  if (request.stem.empty() || request.fresh.empty()) return Fail(ErrorCode::kInvalidArgument, "a capture needs a stem and something to encode");
+  if (!info_.can_inject)
+    return Fail(ErrorCode::kModelUnsupported, "this engine runs in text mode: " + info_.text_mode_reason);
+  if (request.stem.empty() || request.fresh.empty())
+    return Fail(ErrorCode::kInvalidArgument, "a capture needs a stem and something to encode");
   size_t tokens = request.stem.size();
   for (const RecordHandle& member : request.members) {
     if (member->payload.shape() != info_.kv_shape || member->key.model_key != info_.model_key)
@@ -319,8 +330,9 @@ Status LlamaEngine::CheckCapture(const CaptureRequest& request) const {
     tokens += piece.size();
   }
   if (tokens > info_.context_tokens)
-    return Fail(ErrorCode::kPromptTooLong, "encoding " + std::to_string(tokens) + " tokens at once does not fit the context of " +
-                                               std::to_string(info_.context_tokens) + ": choose a smaller --encode-window or a larger --context");
+    return Fail(ErrorCode::kPromptTooLong,
+                "encoding " + std::to_string(tokens) + " tokens at once does not fit the context of " +
+                    std::to_string(info_.context_tokens) + ": choose a smaller --encode-window or a larger --context");
   return {};
 }
 

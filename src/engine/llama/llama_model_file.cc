@@ -7,9 +7,9 @@
 #include <array>
 #include <vector>
 
+#include "base/file.h"
 #include "embed/gguf_check.h"
 #include "embed/llama_log.h"
-#include "base/file.h"
 
 namespace inferscale {
 
@@ -36,7 +36,8 @@ struct GgufFree {
 // a changed weight file differs in nearly every block, so samples tell files apart at a thousandth of the reading.
 Result<Hash128> Fingerprint(const fs::path& path) {
   constexpr size_t kSampleBytes = 4096;
-  const std::unique_ptr<gguf_context, GgufFree> gguf(gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
+  const std::unique_ptr<gguf_context, GgufFree> gguf(
+      gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
   if (!gguf) return Fail(ErrorCode::kCorrupt, path.string() + " is not a readable GGUF file");
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return tl::unexpected<Error>(ErrnoError(errno, "open", path));
@@ -87,7 +88,8 @@ Result<LlamaModelFile> LoadModelFile(const fs::path& path) {
   }
   const std::string shown = path.string();
   if (!file.model)
-    return Fail(ErrorCode::kModelLoad, "llama.cpp cannot load " + shown + ": it is damaged or of an unknown architecture");
+    return Fail(ErrorCode::kModelLoad,
+                "llama.cpp cannot load " + shown + ": it is damaged or of an unknown architecture");
   const llama_model* model = file.model.get();
   file.path = shown;
   file.name = MetaString(model, "general.name");
@@ -96,7 +98,8 @@ Result<LlamaModelFile> LoadModelFile(const fs::path& path) {
   file.chat_template = MetaString(model, "tokenizer.chat_template");
   if (llama_model_has_encoder(model) || !llama_model_has_decoder(model) ||
       MetaString(model, file.architecture + ".attention.causal") == "false")
-    return Fail(ErrorCode::kModelUnsupported, shown + " (" + file.architecture + ") does not generate text: choose a language model");
+    return Fail(ErrorCode::kModelUnsupported,
+                shown + " (" + file.architecture + ") does not generate text: choose a language model");
   if (llama_vocab_type(llama_model_get_vocab(model)) == LLAMA_VOCAB_TYPE_NONE)
     return Fail(ErrorCode::kModelUnsupported, shown + " holds no tokenizer: convert it again with its tokenizer");
   return file;

@@ -42,7 +42,10 @@ void PrefixCells::Keep(std::span<const TokenId> tokens, std::shared_ptr<const St
 }
 
 LlamaSession::LlamaSession(llama_model* model, const Options& options)
-    : model_(model), context_tokens_(options.context_tokens), pool_(options.threads), batch_(kBatchTokens),
+    : model_(model),
+      context_tokens_(options.context_tokens),
+      pool_(options.threads),
+      batch_(kBatchTokens),
       prefix_cells_(options.prefix_cells_bytes) {}
 
 Result<std::unique_ptr<LlamaSession>> LlamaSession::Make(llama_model* model, const Options& options) {
@@ -87,8 +90,8 @@ Status LlamaSession::Decode(std::span<const TokenId> tokens, uint32_t position, 
                             const std::atomic<bool>* cancelled) {
   INFERSCALE_ASSERT(!tokens.empty());
   if (position + tokens.size() > context_tokens_)
-    return Fail(ErrorCode::kPromptTooLong, std::to_string(position + tokens.size()) + " tokens do not fit a context of " +
-                                               std::to_string(context_tokens_));
+    return Fail(ErrorCode::kPromptTooLong, std::to_string(position + tokens.size()) +
+                                               " tokens do not fit a context of " + std::to_string(context_tokens_));
   cancelled_ = cancelled;
   int32_t failed = 0;
   for (size_t at = 0; at < tokens.size() && failed == 0; at += kBatchTokens) {
@@ -101,7 +104,8 @@ Status LlamaSession::Decode(std::span<const TokenId> tokens, uint32_t position, 
   llama_synchronize(context_.get());
   cancelled_ = nullptr;
   if (failed == 2 || (cancelled != nullptr && cancelled->load())) return Fail(ErrorCode::kCancelled, "cancelled");
-  if (failed != 0) return Fail(ErrorCode::kEngine, "llama.cpp could not compute the prompt (code " + std::to_string(failed) + ")");
+  if (failed != 0)
+    return Fail(ErrorCode::kEngine, "llama.cpp could not compute the prompt (code " + std::to_string(failed) + ")");
   return {};
 }
 
@@ -165,12 +169,12 @@ Result<InjectTimes> LlamaSession::Inject(const StateCells* prefix, std::span<con
                                          bool rotate) {
   INFERSCALE_ASSERT(probed());
   if (end > context_tokens_)
-    return Fail(ErrorCode::kPromptTooLong, std::to_string(end) + " tokens do not fit a context of " +
-                                               std::to_string(context_tokens_));
+    return Fail(ErrorCode::kPromptTooLong,
+                std::to_string(end) + " tokens do not fit a context of " + std::to_string(context_tokens_));
   Stopwatch watch;
   InjectTimes times;
-  TRY_ASSIGN(const size_t size, ForgeState(layout_, probe_.rope, rotate ? &rope_ : nullptr, prefix, records, end,
-                                           *buffer_, pool_));
+  TRY_ASSIGN(const size_t size,
+             ForgeState(layout_, probe_.rope, rotate ? &rope_ : nullptr, prefix, records, end, *buffer_, pool_));
   times.compose_ms = watch.Lap();
   Clear();
   if (llama_state_seq_set_data(context_.get(), buffer_->data(), size, 0) != size)

@@ -24,8 +24,8 @@ std::string TestText() {
   static constexpr const char* kNames[] = {"Anna", "Boris", "Chen", "Dora", "Emil", "Farah", "Goran"};
   static constexpr const char* kThings[] = {"a red bicycle", "two tickets to Lisbon", "an old piano", "a box of seeds",
                                             "a map of the coast"};
-  static constexpr const char* kPlaces[] = {"the harbour", "the market", "a friend", "the library", "her brother",
-                                            "the museum shop"};
+  static constexpr const char* kPlaces[] = {"the harbour", "the market",  "a friend",
+                                            "the library", "her brother", "the museum shop"};
   std::string text;
   for (int i = 0; i < 64; ++i)
     text += fmt::format("{} bought {} from {} on day {} and paid {} crowns.\n", kNames[i % 7], kThings[i % 5],
@@ -48,7 +48,8 @@ class SelfTest {
     text_.resize(kTextTokens);
     const uint32_t need = kTextTokens + kQuestionRoom, context = session_.context_tokens();
     if (context < 2 * need)
-      return Fail(ErrorCode::kModelUnsupported, fmt::format("a context of {} tokens is too small for the self-test", context));
+      return Fail(ErrorCode::kModelUnsupported,
+                  fmt::format("a context of {} tokens is too small for the self-test", context));
     SelfTestReport report{.ran = true, .tokens = kTextTokens, .shifts = {0, 37, (context - need) / 2, context - need}};
 
     session_.Clear();
@@ -68,7 +69,8 @@ class SelfTest {
     const bool control_fails = !Agree(unrotated, report.cosine_bound);
     report.passed = Agree(rotated, report.cosine_bound) && control_fails;
     report.detail = fmt::format(
-        "{} tokens at {} shifts up to {}: cosine {:.5f} (at least {:.5f}; the engine with itself {:.5f}), {} greedy tokens; "
+        "{} tokens at {} shifts up to {}: cosine {:.5f} (at least {:.5f}; the engine with itself {:.5f}), {} greedy "
+        "tokens; "
         "without rotation {:.4f}{}",
         report.tokens, report.shifts.size(), report.shifts.back(), rotated.cosine, report.cosine_bound, own.cosine,
         rotated.same_tokens ? "same" : "different", unrotated.cosine,
@@ -155,10 +157,13 @@ std::optional<SelfTestReport> LoadSelfTest(const std::filesystem::path& folder, 
 }
 
 void SaveSelfTest(const std::filesystem::path& folder, const Hash128& identity, const SelfTestReport& report) {
-  const nlohmann::json json = {{"passed", report.passed},           {"tokens", report.tokens},
+  const nlohmann::json json = {{"passed", report.passed},
+                               {"tokens", report.tokens},
                                {"cosine_bound", report.cosine_bound},
-                               {"shifts", report.shifts},           {"worst_cosine", report.worst_cosine},
-                               {"same_argmax", report.same_argmax}, {"unrotated_cosine", report.unrotated_cosine},
+                               {"shifts", report.shifts},
+                               {"worst_cosine", report.worst_cosine},
+                               {"same_argmax", report.same_argmax},
+                               {"unrotated_cosine", report.unrotated_cosine},
                                {"detail", report.detail}};
   // A folder that cannot be written only costs the test's time at the next start.
   if (MakeDirectories(folder)) (void)WriteFileAtomic(ReportPath(folder, identity), json.dump(1) + "\n");

@@ -112,8 +112,8 @@ Result<StateCells> ParseState(std::vector<uint8_t> bytes, const KvShape& shape) 
 namespace {
 
 // Largest |difference| between a part layer's key rows and a record's keys of model layer `layer`, rotated.
-float KeyDistance(const uint8_t* rows, const KvPayload& record, const RopeTable& rope,
-                  const RopeSpec& spec, uint32_t layer, std::vector<uint16_t>& scratch) {
+float KeyDistance(const uint8_t* rows, const KvPayload& record, const RopeTable& rope, const RopeSpec& spec,
+                  uint32_t layer, std::vector<uint16_t>& scratch) {
   const KvShape& shape = record.shape();
   const size_t row = size_t{shape.kv_heads} * shape.key_dim;
   scratch.resize(row * record.tokens());
@@ -185,7 +185,8 @@ size_t StateBytesMax(const StateLayout& layout, uint32_t tokens) {
   size_t bytes = 8;
   for (const StatePart& part : layout.parts) {
     const size_t row = size_t{layout.shape.kv_heads} * (layout.shape.key_dim + layout.shape.value_dim) * 2;
-    bytes += kPartHeadBytes + tokens * kCellBytes + kPartMidBytes + part.layers.size() * (2 * kLayerHeadBytes + tokens * row);
+    bytes += kPartHeadBytes + tokens * kCellBytes + kPartMidBytes +
+             part.layers.size() * (2 * kLayerHeadBytes + tokens * row);
   }
   return bytes;
 }
@@ -204,14 +205,17 @@ struct PartPlan {
   const StateCells::Part* prefix = nullptr;
   std::vector<Slice> slices;
   uint32_t cells = 0;
-  uint8_t* keys = nullptr;    // first layer's head
+  uint8_t* keys = nullptr;  // first layer's head
   uint8_t* values = nullptr;
 };
 
 class Forge {
  public:
   Forge(const StateLayout& layout, const RopeSpec& spec, const RopeTable* rope, const StateCells* prefix)
-      : layout_(layout), spec_(spec), rope_(rope), prefix_(prefix),
+      : layout_(layout),
+        spec_(spec),
+        rope_(rope),
+        prefix_(prefix),
         key_row_(size_t{layout.shape.kv_heads} * layout.shape.key_dim),
         value_row_(size_t{layout.shape.kv_heads} * layout.shape.value_dim) {}
 
@@ -346,15 +350,16 @@ class Forge {
   const RopeSpec& spec_;
   const RopeTable* rope_;
   const StateCells* prefix_;
-  const size_t key_row_, value_row_;               // elements
+  const size_t key_row_, value_row_;  // elements
   std::vector<PartPlan> plans_;
-  std::vector<std::pair<size_t, size_t>> work_;    // (part, layer of the part)
+  std::vector<std::pair<size_t, size_t>> work_;  // (part, layer of the part)
 };
 
 }  // namespace
 
-Result<size_t> ForgeState(const StateLayout& layout, const RopeSpec& spec, const RopeTable* rope, const StateCells* prefix,
-                          std::span<const PlacedRecord> records, uint32_t end, StateBuffer& out, ThreadPool& pool) {
+Result<size_t> ForgeState(const StateLayout& layout, const RopeSpec& spec, const RopeTable* rope,
+                          const StateCells* prefix, std::span<const PlacedRecord> records, uint32_t end,
+                          StateBuffer& out, ThreadPool& pool) {
   INFERSCALE_ASSERT(prefix == nullptr || prefix->parts.size() == layout.parts.size());
   uint32_t tokens = prefix == nullptr ? 0 : static_cast<uint32_t>(prefix->parts[0].positions.size());
   for (const PlacedRecord& record : records) {

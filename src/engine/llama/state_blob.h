@@ -1,7 +1,7 @@
 // llama.cpp's sequence state, as bytes: parsed, and forged from KV records at their final positions.
 //
-// The layout is llama.cpp v0.5.0's and is promised to nobody, so it is never stored: it is probed at start (ProbeLayout)
-// and the self-test injects through it before anything else does.
+// The layout is llama.cpp v0.5.0's and is promised to nobody, so it is never stored: it is probed at start
+// (ProbeLayout) and the self-test injects through it before anything else does.
 //
 //   u32 magic 0xaf143cd8, i32 sequence
 //   per part (sliding-window models have two caches: full attention, then windowed):
@@ -38,13 +38,13 @@ struct StateLayout {
 // The engine's own bytes for cells at fixed positions, kept to be put back exactly (headers, stems).
 struct StateCells {
   struct Part {
-    std::vector<int32_t> positions;   // [cells]
-    std::vector<size_t> keys;         // [layers of the part] byte offset of its rows
-    std::vector<size_t> values;       // [layers of the part]
+    std::vector<int32_t> positions;  // [cells]
+    std::vector<size_t> keys;        // [layers of the part] byte offset of its rows
+    std::vector<size_t> values;      // [layers of the part]
     bool v_transposed = false;
     uint32_t layers = 0;
   };
-  std::vector<uint8_t> bytes;         // the blob
+  std::vector<uint8_t> bytes;  // the blob
   std::vector<Part> parts;
 };
 
@@ -83,7 +83,8 @@ size_t StateBytesMax(const StateLayout& layout, uint32_t tokens);
 // Writes the blob of [prefix cells at their positions, records at theirs] into out and returns its size. Records follow
 // each other up to position `end`; cells that a windowed part can no longer see from `end` on are left out.
 // rope == nullptr: keys are copied unrotated (the self-test's negative control).
-Result<size_t> ForgeState(const StateLayout& layout, const RopeSpec& spec, const RopeTable* rope, const StateCells* prefix,
-                          std::span<const PlacedRecord> records, uint32_t end, StateBuffer& out, ThreadPool& pool);
+Result<size_t> ForgeState(const StateLayout& layout, const RopeSpec& spec, const RopeTable* rope,
+                          const StateCells* prefix, std::span<const PlacedRecord> records, uint32_t end,
+                          StateBuffer& out, ThreadPool& pool);
 
 }  // namespace inferscale
