@@ -1,4 +1,4 @@
-# inferscale_embed_text(OUT function=file …): writes OUT, a .cc whose functions return the files' text. Runs again when a
+# inferscale_embed_text(OUT function=file …): writes OUT, a .cc whose functions return the files' text; again whenever a
 # file changes. Bytes, not a string literal: those are limited to 64 KiB.
 function(inferscale_embed_text out)
   set(code "#include \"app/demo_data.h\"\n\nnamespace inferscale {\n")

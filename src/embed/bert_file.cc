@@ -1,5 +1,6 @@
 #include "embed/bert_file.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -27,6 +28,10 @@ class Keys {
     const int64_t id = Find(key, GGUF_TYPE_UINT32);
     return id < 0 ? std::nullopt : std::optional(gguf_get_val_u32(&gguf_, id));
   }
+  std::optional<float> F32(const char* key) const {
+    const int64_t id = Find(key, GGUF_TYPE_FLOAT32);
+    return id < 0 ? std::nullopt : std::optional(gguf_get_val_f32(&gguf_, id));
+  }
   std::optional<bool> Bool(const char* key) const {
     const int64_t id = Find(key, GGUF_TYPE_BOOL);
     return id < 0 ? std::nullopt : std::optional(gguf_get_val_bool(&gguf_, id));
@@ -45,6 +50,21 @@ struct BertShape {
 };
 
 tl::unexpected<Error> Unsupported(std::string why) { return Fail(ErrorCode::kModelUnsupported, std::move(why)); }
+
+// Other parameters of the architecture would change the graph (other head sizes, clamping, experts): no embedder we
+// know has them, and they are not looked at here.
+Status CheckParameters(const gguf_context& gguf) {
+  constexpr std::array<std::string_view, 8> kKnown = {"bert.block_count",      "bert.context_length",
+                                                      "bert.embedding_length", "bert.feed_forward_length",
+                                                      "bert.attention.causal", "bert.attention.head_count",
+                                                      "bert.pooling_type",     "bert.attention.layer_norm_epsilon"};
+  for (int64_t i = 0; i < gguf_get_n_kv(&gguf); ++i) {
+    const std::string_view key = gguf_get_key(&gguf, i);
+    if (key.starts_with("bert.") && std::find(kKnown.begin(), kKnown.end(), key) == kKnown.end())
+      return Unsupported("it has a parameter we do not know, " + std::string(key));
+  }
+  return {};
+}
 
 Result<BertShape> ReadShape(const Keys& keys) {
   if (const std::string architecture = keys.String("general.architecture"); architecture != "bert")
@@ -65,6 +85,9 @@ Result<BertShape> ReadShape(const Keys& keys) {
   TRY(read("bert.context_length", limits::kContextTokensMax, shape.context));
   TRY(read("bert.attention.head_count", limits::kEmbedDimMax, heads));
   TRY(read("tokenizer.ggml.token_type_count", 16, shape.token_types));
+  const float epsilon = keys.F32("bert.attention.layer_norm_epsilon").value_or(-1);
+  if (!(epsilon >= 0 && epsilon < 1))
+    return Unsupported("bert.attention.layer_norm_epsilon is missing or not within 0 and 1");
   if (shape.dim % heads != 0)
     return Unsupported("its " + std::to_string(shape.dim) + " dimensions cannot be divided among " +
                        std::to_string(heads) + " heads");
@@ -161,6 +184,7 @@ Result<std::vector<std::string>> ReadPieces(const gguf_context& gguf, const Keys
 Result<BertFile> ReadChecked(const std::filesystem::path& path, const gguf_context& gguf) {
   const Keys keys(gguf);
   TRY_ASSIGN(BertShape shape, ReadShape(keys));
+  TRY(CheckParameters(gguf));
   BertFile file;
   TRY_ASSIGN(file.pieces, ReadPieces(gguf, keys));
   shape.vocabulary = static_cast<int64_t>(file.pieces.size());

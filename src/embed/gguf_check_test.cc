@@ -186,6 +186,9 @@ TEST_F(GgufTest, ModelsThatAreNoEmbedder) {
   EXPECT_THAT(changed([](auto* g) { gguf_set_val_u32(g, "bert.context_length", 128); }), HasSubstr("128 tokens"));
   EXPECT_THAT(changed([](auto* g) { gguf_set_val_u32(g, "bert.block_count", 3); }), HasSubstr("blk.2"));
   EXPECT_THAT(changed([](auto* g) { gguf_remove_key(g, "tokenizer.ggml.token_type"); }), HasSubstr("vocabulary"));
+  EXPECT_THAT(changed([](auto* g) { gguf_set_val_f32(g, "bert.attention.layer_norm_epsilon", -1e-12f); }),
+              HasSubstr("epsilon"));
+  EXPECT_THAT(changed([](auto* g) { gguf_set_val_u32(g, "bert.attention.key_length", 8); }), HasSubstr("key_length"));
 }
 
 TEST_F(GgufTest, ModelsWithWrongTensorsOrVocabulary) {
