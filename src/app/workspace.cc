@@ -90,9 +90,10 @@ Status Workspace::Encode(const WorkspaceOptions& options, bool quiet) {
 
   const std::filesystem::path book_path =
       RunBookPath(cache, engine_->info().model_key, options.facts_source + "\n" + options.window.ToString());
-  RunBook book(options.window.count, limits::kRunTokens);
+  const int run_facts = std::max(1, options.window.count);  // other windows than anchored ones leave the book empty
+  RunBook book(run_facts, limits::kRunTokens);
   if (const Result<std::string> kept = ReadFile(book_path, limits::kRunBookBytes)) {
-    Result<RunBook> parsed = RunBook::FromJson(*kept, options.window.count, limits::kRunTokens);
+    Result<RunBook> parsed = RunBook::FromJson(*kept, run_facts, limits::kRunTokens);
     if (parsed)
       book = std::move(*parsed);
     else if (!quiet)
