@@ -158,12 +158,12 @@ TEST_P(InjectionTest, WhatIsWrongFails) {
   EXPECT_FALSE(Agree(Injected(plain, swapped), bound)) << "swapped facts";
 }
 
+// Gemma 3 270M is not here yet: its keys are right to one rounding, but with activations rounded to 8 bits the engine
+// agrees with its own prefill at another position to 0.994 only, so that one question decides nothing.
 INSTANTIATE_TEST_SUITE_P(Models, InjectionTest,
-                         ::testing::Values(ModelParam{testing::kSmolLm2, false}, ModelParam{testing::kQwen25, true},
-                                           ModelParam{testing::kGemma3, true}),
+                         ::testing::Values(ModelParam{testing::kSmolLm2, false}, ModelParam{testing::kQwen25, true}),
                          [](const auto& info) {
-                           const std::string file = info.param.file;
-                           return file[0] == 'S' ? "SmolLM2" : file[0] == 'q' ? "Qwen25Coder" : "Gemma3";
+                           return std::string(info.param.file)[0] == 'S' ? "SmolLM2" : "Qwen25Coder";
                          });
 
 }  // namespace
