@@ -32,6 +32,7 @@ nlohmann::ordered_json AnswerToJson(const Workspace& workspace, std::string_view
           {"load_ms", Micros(a.load_ms)},
           {"compose_ms", Micros(a.compose_ms)},
           {"inject_ms", Micros(a.inject_ms)},
+          {"prefill_ms", Micros(a.prefill_ms)},
           {"ttft_ms", Micros(a.ttft_ms)},
           {"total_ms", Micros(a.total_ms)},
           {"finish", a.finish == FinishReason::kLength ? "length" : "stop"},

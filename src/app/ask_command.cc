@@ -107,8 +107,9 @@ Examples:
 The first call encodes the facts and keeps their KV in --cache-dir; later calls reuse it.
 JSON: question, model, mode, answer, facts_used, prompt_tokens, injected_tokens, computed_tokens, retrieve_ms (embedding
 the question and searching), load_ms (records from the cache), compose_ms (rotation), inject_ms (into the engine's
-cache), ttft_ms (question's text to first token, all of these included), total_ms, facts, facts_dropped. With --repeat,
-times are medians. With --mode compare: {"kv": {…}, "text": {…}, "ttft_ratio": text / kv}.)";
+cache), prefill_ms (computing the rest of the prompt), ttft_ms (question's text to first token, all of these included),
+total_ms, finish, facts, facts_dropped. With --repeat, times are medians. With --mode compare:
+{"kv": {…}, "text": {…}, "ttft_ratio": text / kv}, with --floor also "floor" and "floor_ratio": kv / floor.)";
 
 }  // namespace
 

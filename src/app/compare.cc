@@ -40,8 +40,8 @@ double Comparison::TtftRatio(AnswerMode numerator, AnswerMode denominator) const
 }
 
 namespace {
-constexpr double Answer::*kTimes[] = {&Answer::retrieve_ms, &Answer::load_ms, &Answer::compose_ms,
-                                      &Answer::inject_ms,   &Answer::ttft_ms, &Answer::total_ms};
+constexpr double Answer::*kTimes[] = {&Answer::retrieve_ms, &Answer::load_ms, &Answer::compose_ms, &Answer::inject_ms,
+                                      &Answer::prefill_ms,  &Answer::ttft_ms, &Answer::total_ms};
 }
 
 Result<Comparison> RunComparison(const AnswerContext& context, std::string_view question,

@@ -40,7 +40,6 @@ struct RecordKey {
 // captured straight into it. Move-only.
 class KvPayload {
  public:
-  KvPayload() = default;
   KvPayload(const KvShape& shape, uint32_t tokens);
 
   const KvShape& shape() const { return shape_; }

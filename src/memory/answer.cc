@@ -45,6 +45,7 @@ Result<Answer> AnswerQuestion(const AnswerContext& context, std::string_view que
   const GenerateTimes times = stream->times();
   answer.compose_ms = times.compose_ms;
   answer.inject_ms = times.inject_ms;
+  answer.prefill_ms = times.prefill_ms;
   answer.ttft_ms = before_engine_ms + times.first_token_ms;
   answer.total_ms = before_engine_ms + times.total_ms;
   return answer;

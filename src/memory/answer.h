@@ -43,6 +43,7 @@ struct Answer {
   double load_ms = 0;            // records from the cache into memory
   double compose_ms = 0;
   double inject_ms = 0;
+  double prefill_ms = 0;         // computing the rest of the prompt
   double ttft_ms = 0;            // from the question's text to the first token
   double total_ms = 0;
 };
