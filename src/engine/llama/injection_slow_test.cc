@@ -1,5 +1,7 @@
 // The claim the product stands on, for every model we ship or test with: a text's own KV, injected at other positions,
-// is as good as computing the text there; a wrong position or a wrong fact is not.
+// is as good as computing the text there; a wrong position or a wrong fact is not. On weights expanded to f32: with
+// quantised ones llama.cpp rounds activations to 8 bits, and its own prefills at two positions differ by as much as
+// this test looks for (continuation.h). What users run, the quantised file, is what the self-test measures.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +29,10 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
   void SetUp() override {
     const auto path = testing::ModelForTest(GetParam().file, GetParam().optional);
     if (path.empty()) GTEST_SKIP() << "INFERSCALE_MODEL_DIR (or INFERSCALE_ALL_MODELS) is not set";
-    auto file = LoadModelFile(path);
+    const auto expanded = std::filesystem::path(::testing::TempDir()) / fmt::format("injection.{}.gguf", getpid());
+    ASSERT_TRUE(testing::ExpandToF32(path, expanded));
+    auto file = LoadModelFile(expanded);
+    std::filesystem::remove(expanded);  // stays mapped
     ASSERT_TRUE(file.has_value()) << file.error().message;
     file_ = std::move(*file);
     auto session = LlamaSession::Make(
@@ -40,7 +45,9 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
     auto tokenizer = LlamaTokenizer::Make(file_.model.get());
     ASSERT_TRUE(tokenizer.has_value());
     tokenizer_ = std::move(*tokenizer);
-    question_ = tokenizer_->Text("Question: What did Emil buy, and where did he put it?\nAnswer:");
+    for (const char* question : {"Question: What did Emil buy, and where did he put it?\nAnswer:",
+                                 "\nThe most interesting thing about these purchases is that", "\nIn summary, Emil"})
+      questions_.push_back(tokenizer_->Text(question));
     for (int i = 0; i < kFacts; ++i) {
       static constexpr const char* kNames[] = {"Anna", "Boris", "Chen", "Dora", "Emil", "Farah", "Goran"};
       static constexpr const char* kThings[] = {"a red bicycle", "two tickets to Lisbon", "an old piano",
@@ -54,17 +61,27 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
     ASSERT_GE(text_.size(), 500u);  // shorter texts prove nothing
   }
 
-  // forced: the choices to follow; empty: its own.
-  Continuation Follow(uint32_t position, const Tokens& forced = {}) {
-    auto made = Continue(*session_, question_, position, kGreedySteps, forced);
-    EXPECT_TRUE(made.has_value());
-    return std::move(*made);
+  using Continuations = std::vector<Continuation>;  // one per question
+
+  // Every question behind what `fill` puts into the sequence; along plain's choices when they are given.
+  template <class Fill>
+  Continuations AskAll(uint32_t position, const Continuations& plain, Fill fill) {
+    Continuations all;
+    for (size_t i = 0; i < questions_.size(); ++i) {
+      fill();
+      auto made =
+          Continue(*session_, questions_[i], position, kGreedySteps, plain.empty() ? Tokens() : plain[i].argmax);
+      EXPECT_TRUE(made.has_value());
+      all.push_back(std::move(*made));
+    }
+    return all;
   }
 
-  Continuation Plain(uint32_t shift) {
+  Continuations Plain(uint32_t shift) {
     session_->Clear();
     EXPECT_TRUE(session_->Decode(text_, shift, false).has_value());
-    return Follow(shift + static_cast<uint32_t>(text_.size()));
+    const uint32_t end = shift + static_cast<uint32_t>(text_.size());
+    return AskAll(end, {}, [&] { EXPECT_TRUE(session_->Truncate(end).has_value()); });
   }
 
   std::vector<KvPayload> CaptureFacts(uint32_t position) {
@@ -76,22 +93,12 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
     return std::move(*payloads);
   }
 
-  Agreement Injected(const Continuation& plain, const std::vector<PlacedRecord>& placed, bool rotate = true) {
+  Agreement Injected(const Continuations& plain, const std::vector<PlacedRecord>& placed, bool rotate = true) {
     const uint32_t end = placed.back().position + placed.back().payload->tokens();
-    const auto times = session_->Inject(nullptr, placed, end, rotate);
-    EXPECT_TRUE(times.has_value()) << times.error().message;
-    const Continuation injected = Follow(end, plain.argmax);
-    return Compare({&plain, 1}, {&injected, 1});
-  }
-
-  // How well the engine agrees with itself at another position: Gemma 3 at 4 bits less than 0.999.
-  double Bound(const Continuation& plain, uint32_t other_shift) {
-    session_->Clear();
-    EXPECT_TRUE(session_->Decode(text_, other_shift, false).has_value());
-    const Continuation other = Follow(other_shift + static_cast<uint32_t>(text_.size()), plain.argmax);
-    const Agreement own = Compare({&plain, 1}, {&other, 1});
-    std::printf("%s: the engine with itself, other position: %.5f\n", GetParam().file, own.cosine);
-    return CosineBound(own);
+    return Compare(plain, AskAll(end, plain, [&] {
+                     const auto times = session_->Inject(nullptr, placed, end, rotate);
+                     EXPECT_TRUE(times.has_value()) << times.error().message;
+                   }));
   }
 
   static std::vector<PlacedRecord> InOrder(const std::vector<KvPayload>& payloads, uint32_t position) {
@@ -103,67 +110,65 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
     return placed;
   }
 
+  static std::vector<PlacedRecord> Reversed(const std::vector<KvPayload>& payloads, uint32_t position) {
+    std::vector<PlacedRecord> placed;
+    for (size_t i = payloads.size(); i-- > 0;) {
+      placed.push_back({&payloads[i], position});
+      position += payloads[i].tokens();
+    }
+    return placed;
+  }
+
+  // Each fact that the answer comes from (Emil's) has another fact's KV of the same length: all positions stay.
+  static std::vector<PlacedRecord> Swapped(const std::vector<KvPayload>& payloads, uint32_t position) {
+    std::vector<PlacedRecord> placed = InOrder(payloads, position);
+    int count = 0;
+    for (size_t i = 4; i < payloads.size(); i += 7) {
+      for (size_t j = 0; j < payloads.size(); ++j) {
+        if (j % 7 == 4 || payloads[j].tokens() != payloads[i].tokens()) continue;
+        placed[i].payload = &payloads[j];
+        ++count;
+        break;
+      }
+    }
+    EXPECT_GE(count, 1);
+    return placed;
+  }
+
+  static constexpr AgreementBound kBound{};  // design 6.7's, not loosened
   static constexpr int kFacts = 32;
   LlamaModelFile file_;
   std::unique_ptr<LlamaSession> session_;
   std::unique_ptr<LlamaTokenizer> tokenizer_;
   std::vector<Tokens> facts_;
-  Tokens text_, question_;
+  Tokens text_;
+  std::vector<Tokens> questions_;
 };
 
-TEST_P(InjectionTest, OwnKvAtShiftedPositionsEqualsPlainPrefill) {
+// One test, since expanding and loading the weights takes longer than each of these.
+TEST_P(InjectionTest, EqualsPlainPrefillUnlessSomethingIsWrong) {
   const std::vector<KvPayload> payloads = CaptureFacts(0);
-  for (const uint32_t shift : {0u, 61u, 3000u}) {
-    const Continuation plain = Plain(shift);
-    const Agreement agreement = Injected(plain, InOrder(payloads, shift));
-    EXPECT_GE(agreement.cosine, Bound(plain, shift + 101)) << "shift " << shift;
-    EXPECT_TRUE(agreement.same_tokens) << "shift " << shift;
-    std::printf("%s: injected at shift %u: %.5f\n", GetParam().file, shift, agreement.cosine);
+  for (const uint32_t shift : {0u, 3000u}) {
+    const Agreement agreement = Injected(Plain(shift), InOrder(payloads, shift));
+    EXPECT_TRUE(Agree(agreement, kBound)) << agreement.cosine << " at shift " << shift << ", flip " << agreement.flip;
+    std::printf("%s: injected at %u: cosine %.6f, flip %.3f\n", GetParam().file, shift, agreement.cosine,
+                agreement.flip);
   }
+  const Continuations plain = Plain(61);
+  EXPECT_TRUE(Agree(Injected(plain, InOrder(payloads, 61)), kBound));
+  EXPECT_TRUE(Agree(Injected(plain, InOrder(CaptureFacts(500), 61)), kBound)) << "captured elsewhere";
+
+  EXPECT_FALSE(Agree(Injected(plain, InOrder(payloads, 61), false), kBound)) << "rotation left out";
+  EXPECT_FALSE(Agree(Injected(plain, Reversed(payloads, 61)), kBound)) << "right facts at wrong positions";
+  EXPECT_FALSE(Agree(Injected(plain, Swapped(payloads, 61)), kBound)) << "other facts";
 }
 
-TEST_P(InjectionTest, KeysCapturedElsewhereAreAsGood) {
-  const std::vector<KvPayload> payloads = CaptureFacts(500);
-  const Continuation plain = Plain(40);
-  EXPECT_TRUE(Agree(Injected(plain, InOrder(payloads, 40)), Bound(plain, 141)));
-}
-
-TEST_P(InjectionTest, WhatIsWrongFails) {
-  const std::vector<KvPayload> payloads = CaptureFacts(0);
-  const Continuation plain = Plain(61);
-  const double bound = Bound(plain, 162);
-  EXPECT_TRUE(Agree(Injected(plain, InOrder(payloads, 61)), bound));
-  EXPECT_FALSE(Agree(Injected(plain, InOrder(payloads, 61), false), bound)) << "rotation left out";
-
-  std::vector<PlacedRecord> reversed;  // right facts at wrong positions
-  uint32_t position = 61;
-  for (size_t i = payloads.size(); i-- > 0;) {
-    reversed.push_back({&payloads[i], position});
-    position += payloads[i].tokens();
-  }
-  EXPECT_FALSE(Agree(Injected(plain, reversed), bound)) << "wrong positions";
-
-  // Each fact that the answer comes from (Emil's) has another fact's KV of the same length: all positions stay.
-  std::vector<PlacedRecord> swapped = InOrder(payloads, 61);
-  int count = 0;
-  for (size_t i = 4; i < payloads.size(); i += 7) {
-    for (size_t j = 0; j < payloads.size(); ++j) {
-      if (j % 7 == 4 || payloads[j].tokens() != payloads[i].tokens()) continue;
-      swapped[i].payload = &payloads[j];
-      ++count;
-      break;
-    }
-  }
-  ASSERT_GE(count, 1);
-  EXPECT_FALSE(Agree(Injected(plain, swapped), bound)) << "swapped facts";
-}
-
-// Gemma 3 270M is not here yet: its keys are right to one rounding, but with activations rounded to 8 bits the engine
-// agrees with its own prefill at another position to 0.994 only, so that one question decides nothing.
 INSTANTIATE_TEST_SUITE_P(Models, InjectionTest,
-                         ::testing::Values(ModelParam{testing::kSmolLm2, false}, ModelParam{testing::kQwen25, true}),
+                         ::testing::Values(ModelParam{testing::kSmolLm2, false}, ModelParam{testing::kQwen25, true},
+                                           ModelParam{testing::kGemma3, true}),
                          [](const auto& info) {
-                           return std::string(info.param.file)[0] == 'S' ? "SmolLM2" : "Qwen25Coder";
+                           const char first = info.param.file[0];
+                           return first == 'S' ? "SmolLM2" : first == 'q' ? "Qwen25Coder" : "Gemma3";
                          });
 
 }  // namespace

@@ -22,7 +22,8 @@ constexpr size_t kErrorBytes = 200;  // of the interpreter's message: it quotes 
 // The interpreter's message as one line.
 std::string OneLine(std::string_view message) {
   std::string line(message.substr(0, kErrorBytes));
-  std::replace_if(line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  std::replace_if(
+      line.begin(), line.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   while (!line.empty() && line.back() == ' ') line.pop_back();
   return line;
 }
@@ -34,9 +35,9 @@ jinja::value FixedDate(const jinja::func_args& args) {
   const std::string format = args.get_pos(0)->as_string().str();
   std::tm date{};
   date.tm_year = 2024 - 1900;
-  date.tm_mon = 6;    // July
+  date.tm_mon = 6;  // July
   date.tm_mday = 26;
-  date.tm_wday = 5;   // a Friday
+  date.tm_wday = 5;  // a Friday
   date.tm_yday = 31 + 29 + 31 + 30 + 31 + 30 + 25;
   char buffer[256];
   return String(std::string(buffer, std::strftime(buffer, sizeof(buffer), format.c_str(), &date)));
@@ -83,8 +84,8 @@ class DepthCheck {
         break;
     }
     // `not not …` and `- - …` nest by themselves.
-    const bool prefix = token.t == Token::unary_operator || token.value == "not" ||
-                        token.t == Token::additive_binary_operator;
+    const bool prefix =
+        token.t == Token::unary_operator || token.value == "not" || token.t == Token::additive_binary_operator;
     prefixes_ = prefix ? prefixes_ + 1 : 0;
     is_first_ = false;
     ++tokens_;
@@ -94,8 +95,8 @@ class DepthCheck {
 
  private:
   void CountBlock(const std::string& keyword) {
-    const bool opens = keyword == "if" || keyword == "for" || keyword == "macro" || keyword == "call" ||
-                       keyword == "filter";
+    const bool opens =
+        keyword == "if" || keyword == "for" || keyword == "macro" || keyword == "call" || keyword == "filter";
     if (opens) open_.push_back(1);
     if (keyword == "elif" && !open_.empty()) ++open_.back();  // the parser nests each elif in the one before
     if (opens || keyword == "elif") ++blocks_;

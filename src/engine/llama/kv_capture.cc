@@ -57,9 +57,12 @@ RopeVariant ReadRope(const ggml_tensor* t) {
 bool KvCapture::Callback(ggml_tensor* tensor, bool ask, void* self) {
   auto* capture = static_cast<KvCapture*>(self);
   switch (capture->mode_) {
-    case Mode::kOff: return false;
-    case Mode::kProbe: return capture->OnProbe(tensor, ask);
-    case Mode::kCapture: return capture->OnCapture(tensor, ask);
+    case Mode::kOff:
+      return false;
+    case Mode::kProbe:
+      return capture->OnProbe(tensor, ask);
+    case Mode::kCapture:
+      return capture->OnCapture(tensor, ask);
   }
   return false;
 }

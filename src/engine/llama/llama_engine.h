@@ -17,10 +17,10 @@ namespace inferscale {
 
 struct LlamaEngineOptions {
   std::filesystem::path model_path;
-  int threads = 0;                    // 0: all cores of this machine
-  uint32_t context_tokens = 0;        // 0: limits::kContextTokensDefault; never more than the model was trained for
-  bool text_only = false;             // do not probe or test: every fact is text
-  std::filesystem::path cache_folder; // where the self-test's result is kept; empty: run it every time
+  int threads = 0;                     // 0: all cores of this machine
+  uint32_t context_tokens = 0;         // 0: limits::kContextTokensDefault; never more than the model was trained for
+  bool text_only = false;              // do not probe or test: every fact is text
+  std::filesystem::path cache_folder;  // where the self-test's result is kept; empty: run it every time
 };
 
 class LlamaEngine final : public Engine {

@@ -1,13 +1,10 @@
 #include "engine/llama/llama_model_file.h"
 
-#include <fcntl.h>
-#include <gguf.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <vector>
 
-#include "base/file.h"
 #include "embed/gguf_check.h"
 #include "embed/llama_log.h"
 
@@ -28,42 +25,28 @@ std::string MetaString(const llama_model* model, const std::string& key) {
   return std::string(buffer.data(), static_cast<size_t>(n));
 }
 
-struct GgufFree {
-  void operator()(gguf_context* p) const { gguf_free(p); }
-};
+uint64_t MetaNumber(const llama_model* model, const std::string& key) {
+  const std::string text = MetaString(model, key);
+  uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
 
-// Header bytes (hyperparameters, tokenizer, tensor names and types) and three samples of 4 KiB from every tensor:
-// a changed weight file differs in nearly every block, so samples tell files apart at a thousandth of the reading.
-Result<Hash128> Fingerprint(const fs::path& path) {
-  constexpr size_t kSampleBytes = 4096;
-  const std::unique_ptr<gguf_context, GgufFree> gguf(
-      gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
-  if (!gguf) return Fail(ErrorCode::kCorrupt, path.string() + " is not a readable GGUF file");
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return tl::unexpected<Error>(ErrnoError(errno, "open", path));
-  Hasher hasher;
-  std::vector<char> buffer(1 << 20);
-  bool ok = true;
-  const auto hash_range = [&](size_t offset, size_t size) {
-    while (ok && size > 0) {
-      const ssize_t n = ::pread(fd, buffer.data(), std::min(size, buffer.size()), static_cast<off_t>(offset));
-      ok = n > 0;
-      if (!ok) return;
-      hasher.Raw(buffer.data(), static_cast<size_t>(n));
-      offset += static_cast<size_t>(n);
-      size -= static_cast<size_t>(n);
-    }
-  };
-  const size_t data = gguf_get_data_offset(gguf.get());
-  hash_range(0, data);
-  for (int64_t i = 0; i < gguf_get_n_tensors(gguf.get()); ++i) {
-    const size_t begin = data + gguf_get_tensor_offset(gguf.get(), i), size = gguf_get_tensor_size(gguf.get(), i);
-    const size_t sample = std::min(size, kSampleBytes);
-    for (const size_t at : {size_t{0}, (size - sample) / 2, size - sample}) hash_range(begin + at, sample);
-  }
-  ::close(fd);
-  if (!ok) return Fail(ErrorCode::kCorrupt, path.string() + " ends before its last tensor: download it again");
-  return hasher.Finish();
+// Most of llama.cpp's graphs assert that all of a head is rotated, and abort the process when a context is made for a
+// model that says otherwise. These do not (v0.5.0).
+Status CheckPartialRotary(const LlamaModelFile& file) {
+  static constexpr std::array<std::string_view, 10> kSupported = {"gemma3", "gemma2", "gemma", "gptneox", "stablelm",
+                                                                  "phi2",   "phi3",   "glm4",  "chatglm", "glm4moe"};
+  const auto number = [&](const char* key) { return MetaNumber(file.model.get(), file.architecture + "." + key); };
+  const uint64_t rotated = number("rope.dimension_count"), heads = number("attention.head_count");
+  uint64_t head_dim = number("attention.key_length");
+  if (head_dim == 0 && heads != 0) head_dim = number("embedding_length") / heads;
+  if (rotated == 0 || head_dim == 0 || rotated == head_dim) return {};
+  if (std::find(kSupported.begin(), kSupported.end(), file.architecture) != kSupported.end()) return {};
+  return Fail(ErrorCode::kModelUnsupported, file.path + " rotates " + std::to_string(rotated) + " of " +
+                                                std::to_string(head_dim) +
+                                                " dimensions, which llama.cpp does not run for " + file.architecture +
+                                                ": the file is probably damaged");
 }
 
 }  // namespace
@@ -77,9 +60,9 @@ bool IsInjectableArchitecture(std::string_view architecture) {
 
 Result<LlamaModelFile> LoadModelFile(const fs::path& path) {
   InitLlamaLog();
-  TRY(CheckGgufFile(path));
+  TRY_ASSIGN(const GgufPtr gguf, OpenGgufFile(path));
   LlamaModelFile file;
-  TRY_ASSIGN(file.fingerprint, Fingerprint(path));
+  TRY_ASSIGN(file.fingerprint, GgufFingerprint(path, *gguf));
   llama_model_params params = llama_model_default_params();
   try {
     file.model.reset(llama_model_load_from_file(path.c_str(), params));
@@ -102,6 +85,7 @@ Result<LlamaModelFile> LoadModelFile(const fs::path& path) {
                 shown + " (" + file.architecture + ") does not generate text: choose a language model");
   if (llama_vocab_type(llama_model_get_vocab(model)) == LLAMA_VOCAB_TYPE_NONE)
     return Fail(ErrorCode::kModelUnsupported, shown + " holds no tokenizer: convert it again with its tokenizer");
+  TRY(CheckPartialRotary(file));
   return file;
 }
 

@@ -57,8 +57,10 @@ Result<std::unique_ptr<LlamaTokenizer>> LlamaTokenizer::Make(const llama_model* 
   const llama_vocab* vocab = llama_model_get_vocab(model);
   const auto type = llama_vocab_type(vocab);
   if (type != LLAMA_VOCAB_TYPE_SPM && type != LLAMA_VOCAB_TYPE_BPE) {
-    return Fail(ErrorCode::kModelUnsupported, "the model's tokenizer is neither SentencePiece nor byte-level BPE "
-                                              "(llama.cpp vocabulary type " + std::to_string(int{type}) + ")");
+    return Fail(ErrorCode::kModelUnsupported,
+                "the model's tokenizer is neither SentencePiece nor byte-level BPE "
+                "(llama.cpp vocabulary type " +
+                    std::to_string(int{type}) + ")");
   }
   std::unique_ptr<LlamaTokenizer> tokenizer(new LlamaTokenizer(vocab));
   TRY(tokenizer->Prepare());
@@ -118,8 +120,9 @@ Status LlamaTokenizer::PrepareGuard() {
     guard_ = c;
     if (!guard_tokens_.empty()) return {};
   }
-  return Fail(ErrorCode::kModelUnsupported, "the tokenizer adds a space before every text, and no character was found "
-                                            "by which to take it off again");
+  return Fail(ErrorCode::kModelUnsupported,
+              "the tokenizer adds a space before every text, and no character was found "
+              "by which to take it off again");
 }
 
 Tokens LlamaTokenizer::Native(std::string_view text) const {
@@ -145,17 +148,16 @@ Tokens LlamaTokenizer::Native(std::string_view text) const {
   if (count < 0) return {};
   ids.resize(static_cast<size_t>(count));
   if (guard_.empty()) return ids;
-  const bool guarded = ids.size() >= guard_tokens_.size() &&
-                       std::equal(guard_tokens_.begin(), guard_tokens_.end(), ids.begin());
+  const bool guarded =
+      ids.size() >= guard_tokens_.size() && std::equal(guard_tokens_.begin(), guard_tokens_.end(), ids.begin());
   if (!guarded) return {};
   ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(guard_tokens_.size()));
   return ids;
 }
 
 bool LlamaTokenizer::CanSpell(std::string_view character) const {
-  return !lacks_bytes_ || std::all_of(character.begin(), character.end(), [&](char c) {
-    return byte_tokens_[static_cast<unsigned char>(c)] >= 0;
-  });
+  return !lacks_bytes_ || std::all_of(character.begin(), character.end(),
+                                      [&](char c) { return byte_tokens_[static_cast<unsigned char>(c)] >= 0; });
 }
 
 // The tokens of each byte; a byte without one is left out.

@@ -60,13 +60,13 @@ class LlamaTokenizer final : public Tokenizer {
   const llama_vocab* vocab_;
 
   // Constant after Make.
-  std::vector<bool> forbidden_;              // [vocabulary]
-  std::array<TokenId, 256> byte_tokens_{};   // the token of one byte, or -1
-  bool lacks_bytes_ = false;                 // a byte-level vocabulary without some byte
-  TextMatcher cut_;                          // spellings that Text() must not hand over whole
-  TextMatcher special_;                      // spellings that Markup() parses -> id
-  std::string guard_;                        // goes before every text when the model adds a dummy space; else ""
-  Tokens guard_tokens_;                      // what " " + guard_ becomes, taken off again
+  std::vector<bool> forbidden_;             // [vocabulary]
+  std::array<TokenId, 256> byte_tokens_{};  // the token of one byte, or -1
+  bool lacks_bytes_ = false;                // a byte-level vocabulary without some byte
+  TextMatcher cut_;                         // spellings that Text() must not hand over whole
+  TextMatcher special_;                     // spellings that Markup() parses -> id
+  std::string guard_;                       // goes before every text when the model adds a dummy space; else ""
+  Tokens guard_tokens_;                     // what " " + guard_ becomes, taken off again
 };
 
 }  // namespace inferscale

@@ -75,8 +75,8 @@ TEST_P(RealTokenizer, SpecialTokensAreParsedInMarkup) {
 
 TEST_P(RealTokenizer, RandomMixturesOfSpecialsAndText) {
   const std::vector<std::string> words = {
-      "Maria ", " ", "  ", "\n", "\n\n", "\t", "<", "|", ">", "im_end", "s>", "</", "[", "]", "INST", "é", "日本語",
-      "🙂", "\xE2\x96\x81", "\x01", "42", "'s", "\r\n", "ﬁ", "\xC2\xA0"};
+      "Maria ", " ",    "  ", "\n",     "\n\n", "\t",           "<",    "|",  ">",  "im_end", "s>", "</",      "[",
+      "]",      "INST", "é",  "日本語", "🙂", "\xE2\x96\x81", "\x01", "42", "'s", "\r\n",   "ﬁ",  "\xC2\xA0"};
   std::mt19937 random(23);
   for (int round = 0; round < 1500; ++round) {
     std::string text;

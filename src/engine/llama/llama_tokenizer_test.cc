@@ -44,12 +44,12 @@ TEST(TextMatcher, AgreesWithComparingEveryPattern) {
 
 TEST(TextSegments, CutsAtLinesThenWordsThenCharacters) {
   EXPECT_EQ(SegmentEnd("short", 16), 5u);
-  EXPECT_EQ(SegmentEnd("one two th\nfour five six", 16), 11u);     // behind the line break
-  EXPECT_EQ(SegmentEnd("one two three four five", 16), 13u);       // before " four"
+  EXPECT_EQ(SegmentEnd("one two th\nfour five six", 16), 11u);  // behind the line break
+  EXPECT_EQ(SegmentEnd("one two three four five", 16), 13u);    // before " four"
   EXPECT_EQ(SegmentEnd(std::string(40, 'a'), 16), 16u);
-  const std::string umlauts = "aääääääääääääääääää";               // characters begin at odd offsets
+  const std::string umlauts = "aääääääääääääääääää";  // characters begin at odd offsets
   EXPECT_EQ(SegmentEnd(umlauts, 16), 15u);
-  EXPECT_EQ(SegmentEnd(std::string(40, '\x80'), 16), 16u);         // ill-formed: still advances
+  EXPECT_EQ(SegmentEnd(std::string(40, '\x80'), 16), 16u);  // ill-formed: still advances
 }
 
 class SmallVocab : public testing::Test {

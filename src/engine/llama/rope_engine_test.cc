@@ -46,8 +46,11 @@ std::vector<Named> Variants() {
   yarn.ext_factor = 1.0f;
   yarn.attn_factor = 0.9f;
   yarn.context_original = 32768;
-  return {{"Plain", plain, 64},     {"Linear", linear, 256},   {"Partial", partial, 80},
-          {"Factors", factors, 64}, {"Yarn", yarn, 128}};
+  return {{"Plain", plain, 64},
+          {"Linear", linear, 256},
+          {"Partial", partial, 80},
+          {"Factors", factors, 64},
+          {"Yarn", yarn, 128}};
 }
 
 // ggml_rope_ext over keys [positions][head_dim] (f32 or f16), one head.
@@ -130,9 +133,15 @@ TEST_P(RopeEngineTest, RotatedKeysAreTheEngines) {
   const std::vector<uint16_t> theirs = EngineRope(named, keys, positions);
   const RopeTable table = TableOf(named, kFirst + kTokens);
   std::vector<uint16_t> ours(keys.size());
-  kernels::RotateF16({.src = keys.data(), .src_stride = named.head_dim, .dst = ours.data(),
-                      .dst_stride = named.head_dim, .table = table.Row(0, kFirst), .table_stride = table.RowStride(0),
-                      .tokens = kTokens, .head_dim = named.head_dim, .rotary_dims = v.rotary_dims,
+  kernels::RotateF16({.src = keys.data(),
+                      .src_stride = named.head_dim,
+                      .dst = ours.data(),
+                      .dst_stride = named.head_dim,
+                      .table = table.Row(0, kFirst),
+                      .table_stride = table.RowStride(0),
+                      .tokens = kTokens,
+                      .head_dim = named.head_dim,
+                      .rotary_dims = v.rotary_dims,
                       .interleaved = v.pairing == RopePairing::kInterleaved});
   size_t different = 0;
   for (size_t i = 0; i < ours.size(); ++i) {

@@ -112,9 +112,9 @@ std::string Spell(const Tokenizer& tokenizer, const Tokens& tokens) {
 
 Tokens NativeTokens(const TestVocab& vocab, std::string_view text, bool parse_special) {
   Tokens ids(text.size() + 16);
-  const int32_t count = llama_tokenize(llama_model_get_vocab(vocab.model.get()), text.data(),
-                                       static_cast<int32_t>(text.size()), ids.data(), static_cast<int32_t>(ids.size()),
-                                       false, parse_special);
+  const int32_t count =
+      llama_tokenize(llama_model_get_vocab(vocab.model.get()), text.data(), static_cast<int32_t>(text.size()),
+                     ids.data(), static_cast<int32_t>(ids.size()), false, parse_special);
   EXPECT_GE(count, 0);
   ids.resize(static_cast<size_t>(std::max(count, 0)));
   return ids;
