@@ -11,9 +11,11 @@ std::string_view ErrorCodeName(ErrorCode code) {
     case ErrorCode::kTooLarge: return "too_large";
     case ErrorCode::kNotFound: return "not_found";
     case ErrorCode::kPromptTooLong: return "prompt_too_long";
+    case ErrorCode::kConflict: return "conflict";
     case ErrorCode::kIo: return "io";
     case ErrorCode::kNoSpace: return "no_space";
     case ErrorCode::kPermission: return "permission";
+    case ErrorCode::kInUse: return "in_use";
     case ErrorCode::kCorrupt: return "corrupt";
     case ErrorCode::kVersionUnsupported: return "version_unsupported";
     case ErrorCode::kMismatch: return "mismatch";

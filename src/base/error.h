@@ -20,10 +20,12 @@ enum class ErrorCode : uint16_t {
   kTooLarge = 104,
   kNotFound = 105,
   kPromptTooLong = 106,
+  kConflict = 107,  // what is stored says otherwise: another version, another request under the same key
   // 200..299: the machine
   kIo = 200,
   kNoSpace = 201,
   kPermission = 202,
+  kInUse = 203,  // by another process
   // 300..399: stored data
   kCorrupt = 300,
   kVersionUnsupported = 301,

@@ -68,4 +68,20 @@ inline constexpr size_t kVocabularyTokens = 1 << 20;  // the largest known vocab
 // Search.
 inline constexpr size_t kIndexRows = 10'000'000;  // one namespace's vectors: 15 GB of 384 elements
 
+// The catalog.
+inline constexpr size_t kFactsPerBatch = 10'000;         // of one AddFacts, PutTurns, PutVectors: one transaction
+inline constexpr size_t kMetadataBytes = 64 * 1024;      // of one fact
+inline constexpr size_t kTermBytes = 256;                // a longer word finds nothing that a shorter one does not
+inline constexpr size_t kTermsPerFact = kFactBytes / 2;  // one-letter words and their spaces
+inline constexpr size_t kKeyBytes = 512;                 // idempotency keys, supersede keys, names of settings
+inline constexpr size_t kSettingBytes = 1024 * 1024;
+inline constexpr size_t kListPage = 1000;
+inline constexpr size_t kHistoryPerFact = 1000;  // entries; the oldest updates go first
+inline constexpr size_t kSeenPerRecord = 4096;   // an anchored window has at most 2 kRunFactsMax
+inline constexpr size_t kTermsPerQuery = 1024;
+inline constexpr int kCatalogReaders = 8;  // connections: more only wait for the same cores
+inline constexpr int64_t kIdempotencyMicros = 24ll * 3600 * 1'000'000;  // a key is remembered for a day
+inline constexpr int64_t kEncodeBackoffMicros = 1'000'000;              // after the first failure; doubled each time
+inline constexpr int64_t kEncodeBackoffMaxMicros = 3600ll * 1'000'000;
+
 }  // namespace inferscale::limits

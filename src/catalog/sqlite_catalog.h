@@ -1,0 +1,27 @@
+// The catalog in one SQLite file: WAL, synced at every commit, deleted content overwritten.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "catalog/catalog.h"
+
+namespace inferscale {
+
+struct SqliteOptions {
+  int readers = 0;                     // read connections, made as needed; 0: limits::kCatalogReaders
+  std::string vfs;                     // name of a registered SQLite VFS; empty: the default one
+  std::function<Micros()> clock;       // null: the system's
+  std::string program = "inferscale";  // noted in the file, for the message that a newer version wrote it
+  bool secure_delete = true;           // false only in the test that shows what it is for
+};
+
+// Opens or makes `folder`/catalog.db. The caller owns the folder (base/dir_lock.h): no other process uses the file.
+// kVersionUnsupported: a newer version made it; the message says which. kCorrupt: not a catalog, or damaged.
+// kPermission, kNoSpace, kIo.
+Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& folder, SqliteOptions options = {});
+
+}  // namespace inferscale
