@@ -1,4 +1,4 @@
-// Answers as the JSON that `ask --json` prints. The fields are listed in `inferscale ask --help` and docs/commands.md.
+// Answers as the JSON that `ask --json` prints. The fields are explained in `inferscale ask --help`.
 #pragma once
 
 #include <nlohmann/json.hpp>

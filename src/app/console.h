@@ -10,7 +10,7 @@
 namespace inferscale {
 
 // The process's exit status for an error: 2 the input, 3 the machine (disk, rights), 4 stored data, 5 model or engine,
-// 130 cancelled, 70 a bug of ours.
+// 130 cancelled, 70 a bug of ours, 78 a CPU it was not built for.
 int ExitStatus(ErrorCode code);
 
 void PrintError(const Error& error);          // "inferscale: error: …" on stderr
