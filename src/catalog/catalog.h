@@ -60,8 +60,8 @@ class Catalog {
   // Deletes facts, of all namespaces, whose expiry is not after now, as DeleteFacts does; at most `limit` a call.
   virtual Result<DeleteResult> ExpireDue(size_t limit) = 0;
 
-  virtual Result<FactRow> GetFact(NamespaceId ns, std::string_view id) = 0;
-  // Those of `seqs` that are in the namespace, in the order given.
+  virtual Result<FactRow> GetFact(NamespaceId ns, std::string_view id) = 0;  // kCorrupt: the row is damaged
+  // Those of `seqs` that are in the namespace and not damaged, in the order given.
   virtual Result<std::vector<FactRow>> GetFacts(NamespaceId ns, std::span<const FactSeq> seqs) = 0;
   // Facts of any namespace with this id: for routes that name no namespace.
   virtual Result<std::vector<FactRow>> FindFacts(std::string_view id) = 0;
@@ -69,8 +69,8 @@ class Catalog {
   // Facts as the application knows them (no parts), a page at a time, at most limits::kListPage.
   virtual Result<std::vector<FactRow>> ListFacts(NamespaceId ns, const ListOptions& options) = 0;
   // Calls `row` for each fact of the namespace until it returns false. It must not call the catalog.
-  virtual Status ScanFacts(NamespaceId ns, const ScanOptions& options,
-                           const std::function<bool(const ScanRow&)>& row) = 0;
+  virtual Result<ScanStats> ScanFacts(NamespaceId ns, const ScanOptions& options,
+                                      const std::function<bool(const ScanRow&)>& row) = 0;
   // Oldest first; also of a fact that was deleted. Empty: never heard of it.
   virtual Result<std::vector<HistoryEntry>> History(NamespaceId ns, std::string_view id) = 0;
 
@@ -88,8 +88,9 @@ class Catalog {
   virtual Result<std::optional<EmbedderInfo>> CurrentEmbedder() = 0;
   // Another embedder: all facts are without a vector until PutVectors has them. Survives a crash half way.
   virtual Status SwitchEmbedder(const EmbedderInfo& embedder) = 0;
-  // Rows with text and no vector of the present embedder, over all namespaces, by seq after `after`.
+  // Whole facts and parts without a vector of the present embedder, over all namespaces, by seq after `after`.
   virtual Result<std::vector<FactRow>> FactsToEmbed(FactSeq after, size_t limit) = 0;
+  // Replaces vectors and terms.
   virtual Status PutVectors(std::span<const FactVector> vectors) = 0;
   // [terms] Statistics of this namespace alone. A term that more than `cap` facts have is too common to be read.
   virtual Result<std::vector<TermPostings>> Postings(NamespaceId ns, std::span<const std::string> terms,

@@ -174,18 +174,24 @@ struct FactRow {
   uint32_t words = 0;
 };
 
-// One row of a scan. `fact` and `vector` are valid during the callback only.
+// One row of a scan, valid during the callback only.
 struct ScanRow {
-  const FactRow& fact;            // text empty unless asked for
-  std::span<const float> vector;  // empty: not asked for, a parent, or not embedded yet by the present embedder
+  const FactRow& fact;
+  std::span<const float> vector;  // empty: not asked for, a parent, damaged, or not made yet by the present embedder
 };
 
 struct ScanOptions {
-  bool with_text = false;
   bool with_vector = false;
   FactSeq after = 0;      // rows with a larger seq only
   bool parents = false;   // rows of kParent too; the others always
   bool by_order = false;  // by (order day, arrival, part) as windows need it; else by seq
+};
+
+// Each stored fact, and each vector, has a checksum. What does not pass is left out and counted here; Fsck names it.
+struct ScanStats {
+  uint64_t rows = 0;
+  uint64_t damaged_facts = 0;
+  uint64_t damaged_vectors = 0;
 };
 
 struct ListOptions {
@@ -265,10 +271,11 @@ struct EmbedderInfo {
   bool operator==(const EmbedderInfo&) const = default;
 };
 
+// What search needs of a stored fact or part, made anew.
 struct FactVector {
   FactSeq fact = 0;
-  uint32_t version = 1;  // the vector is dropped when the fact has another one by now
-  std::vector<float> vector;
+  uint32_t version = 1;  // not stored when the fact has another one by now
+  SearchData search;
 };
 
 enum class SeenKind : uint8_t { kFact = 0, kTurn = 1 };
