@@ -9,19 +9,17 @@ namespace {
 double Micros(double ms) { return std::round(ms * 1000.0) / 1000.0; }  // three decimals are enough for milliseconds
 }  // namespace
 
-nlohmann::ordered_json AnswerToJson(const Workspace& workspace, std::string_view question, const Side& side) {
+nlohmann::ordered_json AnswerToJson(const EngineInfo& engine, std::string_view question, const Side& side) {
   const Answer& a = side.answer;
-  const auto id_of = [&](size_t fact) { return workspace.facts()[fact].fact.id; };
   nlohmann::ordered_json facts = nlohmann::ordered_json::array();
-  for (size_t rank = 0; rank < a.hits.size(); ++rank) {
-    const size_t fact = a.hits[rank].row;
-    if (std::find(a.used.begin(), a.used.end(), fact) == a.used.end()) continue;
-    facts.push_back({{"rank", rank + 1}, {"id", id_of(fact)}, {"score", a.hits[rank].score}});
+  for (size_t rank = 0; rank < a.ranked.size(); ++rank) {
+    if (std::find(a.used.begin(), a.used.end(), rank) == a.used.end()) continue;
+    facts.push_back({{"rank", rank + 1}, {"id", a.ranked[rank].id}, {"score", a.ranked[rank].score}});
   }
   nlohmann::ordered_json dropped = nlohmann::ordered_json::array();
-  for (const size_t fact : a.dropped) dropped.push_back(id_of(fact));
+  for (const size_t rank : a.dropped) dropped.push_back(a.ranked[rank].id);
   return {{"question", question},
-          {"model", workspace.engine().model_name},
+          {"model", engine.model_name},
           {"mode", ModeName(side.mode)},
           {"answer", a.text},
           {"facts_used", a.used.size()},
@@ -40,11 +38,11 @@ nlohmann::ordered_json AnswerToJson(const Workspace& workspace, std::string_view
           {"facts_dropped", std::move(dropped)}};
 }
 
-nlohmann::ordered_json ComparisonToJson(const Workspace& workspace, std::string_view question,
+nlohmann::ordered_json ComparisonToJson(const EngineInfo& engine, std::string_view question,
                                         const Comparison& comparison) {
   nlohmann::ordered_json json;
   for (const Side& side : comparison.sides)
-    json[std::string(ModeName(side.mode))] = AnswerToJson(workspace, question, side);
+    json[std::string(ModeName(side.mode))] = AnswerToJson(engine, question, side);
   json["ttft_ratio"] = comparison.TtftRatio(AnswerMode::kText, AnswerMode::kKv);
   if (comparison.Find(AnswerMode::kFloor) != nullptr)
     json["floor_ratio"] = comparison.TtftRatio(AnswerMode::kKv, AnswerMode::kFloor);

@@ -5,12 +5,12 @@
 #include <string_view>
 
 #include "app/compare.h"
-#include "app/workspace.h"
+#include "engine/engine.h"
 
 namespace inferscale {
 
-nlohmann::ordered_json AnswerToJson(const Workspace& workspace, std::string_view question, const Side& side);
-nlohmann::ordered_json ComparisonToJson(const Workspace& workspace, std::string_view question,
+nlohmann::ordered_json AnswerToJson(const EngineInfo& engine, std::string_view question, const Side& side);
+nlohmann::ordered_json ComparisonToJson(const EngineInfo& engine, std::string_view question,
                                         const Comparison& comparison);
 
 }  // namespace inferscale

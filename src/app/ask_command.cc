@@ -73,12 +73,12 @@ Status RunAsk(const AskFlags& flags) {
   options.answer.max_tokens = flags.max_tokens;
   TRY_ASSIGN(const Comparison comparison, RunComparison(workspace->context(), flags.question, options));
   const Answer& answer = comparison.sides[0].answer;
-  for (const size_t fact : answer.dropped)
-    PrintWarning(fmt::format("fact {} was left out: the context of {} tokens is full", workspace->facts()[fact].fact.id,
+  for (const size_t rank : answer.dropped)
+    PrintWarning(fmt::format("fact {} was left out: the context of {} tokens is full", answer.ranked[rank].id,
                              workspace->engine().context_tokens));
   if (flags.json) {
-    const auto json = flags.mode == "compare" ? ComparisonToJson(*workspace, flags.question, comparison)
-                                              : AnswerToJson(*workspace, flags.question, comparison.sides[0]);
+    const auto json = flags.mode == "compare" ? ComparisonToJson(workspace->engine(), flags.question, comparison)
+                                              : AnswerToJson(workspace->engine(), flags.question, comparison.sides[0]);
     PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   } else if (flags.mode == "compare") {
     for (const Side& side : comparison.sides) PrintSide(side);

@@ -14,7 +14,8 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", INFERSCALE_VERSION);
   app.footer(
       "Start with `inferscale demo`. Each command has its own --help.\n"
-      "Exit status: 0 done, 2 wrong input, 3 disk or rights, 4 stored data, 5 model or engine, 70 a bug of ours, 78 a CPU "
+      "Exit status: 0 done, 2 wrong input, 3 disk or rights, 4 stored data, 5 model or engine, 70 a bug of ours, 78 a "
+      "CPU "
       "it was not built for.");
   int status = 0;
   inferscale::AddAskCommand(app, &status);

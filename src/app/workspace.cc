@@ -44,6 +44,9 @@ Result<std::unique_ptr<Workspace>> Workspace::Open(WorkspaceOptions options, boo
   TRY(workspace->OpenEngine(options, quiet));
   TRY(workspace->PrepareFacts(std::move(options.facts), options.engine, quiet));
   if (!options.text_only && workspace->injects()) TRY(workspace->Encode(options, quiet));
+  workspace->source_.emplace(*workspace->embedder_, *workspace->facts_,
+                             workspace->encoder_ ? &*workspace->encoder_ : nullptr, workspace->records_.get(),
+                             workspace->engine_->info().kv_shape);
   return workspace;
 }
 
@@ -112,8 +115,6 @@ Status Workspace::Encode(const WorkspaceOptions& options, bool quiet) {
   return {};
 }
 
-AnswerContext Workspace::context() const {
-  return {*engine_, *layout_, *embedder_, *facts_, encoder_ ? &*encoder_ : nullptr, records_.get()};
-}
+AnswerContext Workspace::context() { return {*engine_, *layout_, *source_}; }
 
 }  // namespace inferscale

@@ -16,6 +16,7 @@
 #include "index/vector_cache.h"
 #include "memory/answer.h"
 #include "memory/encoder.h"
+#include "memory/file_source.h"
 
 namespace inferscale {
 
@@ -29,11 +30,11 @@ struct EngineFlags {
 
 struct WorkspaceOptions {
   EngineFlags engine;
-  std::vector<Fact> facts;          // as read
+  std::vector<Fact> facts;  // as read
   std::vector<Turn> turns;
-  std::string facts_source;         // names the facts' origin: runs are kept per source (a path, "demo")
+  std::string facts_source;  // names the facts' origin: runs are kept per source (a path, "demo")
   WindowSpec window;
-  bool text_only = false;           // no encoding, no injection
+  bool text_only = false;  // no encoding, no injection
 };
 
 class Workspace {
@@ -41,7 +42,7 @@ class Workspace {
   // Progress and warnings go to standard error unless quiet.
   static Result<std::unique_ptr<Workspace>> Open(WorkspaceOptions options, bool quiet);
 
-  AnswerContext context() const;
+  AnswerContext context();
   const EngineInfo& engine() const { return engine_->info(); }
   const FactSet& facts() const { return *facts_; }
   bool injects() const { return text_mode_reason_.empty(); }
@@ -60,6 +61,7 @@ class Workspace {
   std::optional<PromptLayout> layout_;
   std::optional<FactSet> facts_;
   std::optional<Encoder> encoder_;
+  std::optional<FileSource> source_;
   EncodeStats encode_stats_;
   std::string text_mode_reason_;  // engine's, or the template's
 };

@@ -10,16 +10,16 @@ Result<Answer> AnswerQuestion(const AnswerContext& context, std::string_view que
                               const std::function<void(std::string_view)>& on_text) {
   Answer answer;
   Stopwatch watch;
-  TRY_ASSIGN(answer.hits, Recall(context, question, options.top_k));
+  TRY_ASSIGN(answer.ranked, context.source.Recall(question, options.top_k));
   answer.retrieve_ms = watch.Millis();
 
-  TRY_ASSIGN(const std::vector<PromptFact> ranked, PinRecords(context, answer.hits, options));
+  TRY_ASSIGN(const std::vector<PromptFact> facts, PinRecords(context, answer.ranked, options));
   answer.load_ms = watch.Millis() - answer.retrieve_ms;
 
   const EngineInfo& engine = context.engine.info();
   const PromptOptions prompt{options.tail, options.max_tokens, options.mode != AnswerMode::kText};
   TRY_ASSIGN(const Tokens after, context.layout.AfterFacts("", {}, question));
-  TRY_ASSIGN(BuiltPrompt built, BuildPrompt(engine, context.layout.header(), ranked, prompt, after));
+  TRY_ASSIGN(BuiltPrompt built, BuildPrompt(engine, context.layout.header(), facts, prompt, after));
   answer.used = std::move(built.used);
   answer.dropped = std::move(built.dropped);
   answer.prompt_tokens = built.plan.prompt_tokens.size();
@@ -29,7 +29,8 @@ Result<Answer> AnswerQuestion(const AnswerContext& context, std::string_view que
   double before_engine_ms = watch.Millis();
   if (options.mode == AnswerMode::kFloor) before_engine_ms -= answer.load_ms;  // a prefix cache loads nothing
   TRY_ASSIGN(const std::unique_ptr<GenerateStream> stream,
-             context.engine.Submit({.plan = std::move(built.plan), .records = std::move(built.records),
+             context.engine.Submit({.plan = std::move(built.plan),
+                                    .records = std::move(built.records),
                                     .max_tokens = options.max_tokens,
                                     .prefill_region_first = options.mode == AnswerMode::kFloor}));
   TextAssembler text(context.engine.tokenizer(), on_text);

@@ -8,12 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "embed/embedder.h"
 #include "engine/engine.h"
 #include "engine/prompt_layout.h"
-#include "memory/encoder.h"
-#include "memory/fact_set.h"
-#include "store/record_cache.h"
+#include "memory/fact_source.h"
 
 namespace inferscale {
 
@@ -26,36 +23,33 @@ enum class AnswerMode : uint8_t {
 struct AnswerOptions {
   AnswerMode mode = AnswerMode::kKv;
   size_t top_k = 50;
-  size_t tail = 5;          // r
+  size_t tail = 5;  // r
   uint32_t max_tokens = 64;
 };
 
 struct Answer {
   std::string text;
   FinishReason finish = FinishReason::kStop;
-  std::vector<SearchHit> hits;   // best first; row: index into the FactSet
-  std::vector<size_t> used;      // in prompt order
-  std::vector<size_t> dropped;   // did not fit, worst first
+  std::vector<RecalledFact> ranked;  // best first
+  std::vector<size_t> used;          // their ranks, from 0, in prompt order
+  std::vector<size_t> dropped;       // ranks of those that did not fit, worst first
   size_t prompt_tokens = 0;
   size_t injected_tokens = 0;
   size_t computed_tokens = 0;
-  double retrieve_ms = 0;        // embedding the question and searching
-  double load_ms = 0;            // records from the cache into memory
+  double retrieve_ms = 0;  // embedding the question and searching
+  double load_ms = 0;      // records from the cache into memory
   double compose_ms = 0;
   double inject_ms = 0;
-  double prefill_ms = 0;         // computing the rest of the prompt
-  double ttft_ms = 0;            // from the question's text to the first token
+  double prefill_ms = 0;  // computing the rest of the prompt
+  double ttft_ms = 0;     // from the question's text to the first token
   double total_ms = 0;
 };
 
-// Everything the main path works with; all outlive it. encoder may be null: then every fact is text.
+// Everything the main path works with; all outlive it.
 struct AnswerContext {
   Engine& engine;
   const PromptLayout& layout;
-  Embedder& embedder;
-  const FactSet& facts;
-  const Encoder* encoder = nullptr;
-  RecordCache* cache = nullptr;
+  FactSource& source;
 };
 
 // on_text (may be null) gets the answer in pieces of valid UTF-8 as it is made.

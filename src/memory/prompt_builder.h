@@ -15,17 +15,17 @@ namespace inferscale {
 
 // A fact as it enters a prompt.
 struct PromptFact {
-  size_t fact = 0;               // the caller's index
+  size_t fact = 0;  // the caller's index
   std::span<const TokenId> tokens;
-  bool has_record = false;       // usable KV exists: injected unless it is one of the tail
-  RecordHandle record;           // that record; null in text mode, which loads none
+  bool has_record = false;  // usable KV exists: injected unless it is one of the tail
+  RecordHandle record;      // that record; null in text mode, which loads none
 };
 
 struct BuiltPrompt {
   PromptPlan plan;
-  std::vector<RecordHandle> records;   // one per record span; empty in text mode
-  std::vector<size_t> used;            // caller's indices, in prompt order
-  std::vector<size_t> dropped;         // worst ranked first
+  std::vector<RecordHandle> records;  // one per record span; empty in text mode
+  std::vector<size_t> used;           // caller's indices, in prompt order
+  std::vector<size_t> dropped;        // worst ranked first
 };
 
 struct PromptOptions {

@@ -2,30 +2,24 @@
 
 namespace inferscale {
 
-Result<std::vector<SearchHit>> Recall(const AnswerContext& context, std::string_view question, size_t top_k) {
-  TRY_ASSIGN(const std::vector<float> query, context.embedder.Embed({&question, 1}));
-  return context.facts.index().Search(query, top_k);
-}
-
-Result<std::vector<PromptFact>> PinRecords(const AnswerContext& context, const std::vector<SearchHit>& hits,
+Result<std::vector<PromptFact>> PinRecords(const AnswerContext& context, const std::vector<RecalledFact>& ranked,
                                            const AnswerOptions& options) {
-  std::vector<PromptFact> ranked;
-  for (const SearchHit& hit : hits) ranked.push_back({hit.row, context.facts[hit.row].tokens, false, nullptr});
-  if (context.encoder == nullptr || !context.engine.info().can_inject) return ranked;
+  std::vector<PromptFact> facts;
+  for (size_t rank = 0; rank < ranked.size(); ++rank) facts.push_back({rank, ranked[rank].tokens, false, nullptr});
+  if (!context.engine.info().can_inject || ranked.size() <= options.tail) return facts;
+  const std::span<const RecalledFact> behind_tail = std::span(ranked).subspan(options.tail);
   if (options.mode == AnswerMode::kText) {
-    for (PromptFact& fact : ranked) fact.has_record = context.cache->Contains(context.encoder->KeyOf(fact.fact));
-    return ranked;
+    TRY_ASSIGN(const std::vector<bool> has, context.source.HasRecords(behind_tail));
+    for (size_t i = 0; i < has.size(); ++i) facts[options.tail + i].has_record = has[i];
+    return facts;
   }
-  std::vector<RecordKey> keys;
-  for (size_t rank = options.tail; rank < ranked.size(); ++rank)
-    keys.push_back(context.encoder->KeyOf(ranked[rank].fact));
-  TRY_ASSIGN(const std::vector<RecordHandle> records, context.cache->FindAll(keys, context.engine.info().kv_shape));
+  TRY_ASSIGN(std::vector<RecordHandle> records, context.source.Load(behind_tail));
   for (size_t i = 0; i < records.size(); ++i) {
-    PromptFact& fact = ranked[options.tail + i];
-    fact.record = records[i];
+    PromptFact& fact = facts[options.tail + i];
     fact.has_record = records[i] != nullptr;
+    fact.record = std::move(records[i]);
   }
-  return ranked;
+  return facts;
 }
 
 }  // namespace inferscale

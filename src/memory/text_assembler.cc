@@ -14,8 +14,10 @@ constexpr size_t kUnfinishedBytesMax = 3;
 void TextAssembler::Add(TokenId token) {
   pending_ += tokenizer_.Piece(token);
   const size_t valid = std::min(FirstInvalidUtf8(pending_), pending_.size());
-  if (pending_.size() - valid <= kUnfinishedBytesMax) Flush(valid);
-  else Finish();
+  if (pending_.size() - valid <= kUnfinishedBytesMax)
+    Flush(valid);
+  else
+    Finish();
 }
 
 void TextAssembler::Finish() {

@@ -16,8 +16,8 @@ namespace inferscale {
 // Facts that share one causal pass: [header, context, facts in order]. Every fact sees the context and the facts before
 // it in the group. Windows other than anchored ones have groups of one.
 struct WindowGroup {
-  std::vector<size_t> facts;    // indices into the FactSet, ascending
-  std::vector<Sight> context;   // what comes before them: an anchor, preceding facts, turns
+  std::vector<size_t> facts;   // indices into the FactSet, ascending
+  std::vector<Sight> context;  // what comes before them: an anchor, preceding facts, turns
 };
 
 // A turn with its tokens.
