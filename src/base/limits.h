@@ -51,6 +51,20 @@ inline constexpr size_t kPayloadPoolBytes = 256u << 20;            // freed buff
 inline constexpr uint64_t kRecordCacheBytes = uint64_t{10} << 30;  // on disk: 15,000 records of 700 KB (SmolLM2-135M)
 inline constexpr uint64_t kRecordMemoryBytes = uint64_t{1} << 30;  // records of one process that could not be stored
 
+// The KV store.
+inline constexpr uint64_t kSegmentBytes = uint64_t{256} << 20;  // 365 records of 700 KB; 10 GiB are 40 files
+inline constexpr size_t kSegments = 65'536;                     // files of one store: 16 TiB
+inline constexpr size_t kReadBatch = 65'536;                    // records of one call: kTopKMax and their neighbours
+inline constexpr uint64_t kHotSetBytes = uint64_t{1} << 40;     // an address space of 47 bits holds 128 of them
+
+// One launch of the inject or extract kernels.
+inline constexpr size_t kPlanRequests = 4096;
+inline constexpr size_t kPlanSources = 1 << 16;  // records, and spans of them: 64 requests of 1,024
+inline constexpr size_t kPlanTokens = 1 << 20;
+inline constexpr size_t kPlanBlocks = 1 << 22;  // entries of all block tables
+inline constexpr size_t kCacheGroups = 64;      // block tables per request
+inline constexpr size_t kRopeTables = 256;      // as core RopeSpec's variants
+
 // The embedded engine.
 inline constexpr size_t kPrefixCellsBytes = 256u << 20;  // kept cells of headers and stems, LRU
 inline constexpr size_t kEngineQueue = 256;              // requests waiting for the engine's thread
