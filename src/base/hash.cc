@@ -28,9 +28,12 @@ std::optional<Hash128> Hash128::FromHex(std::string_view hex) {
   for (size_t i = 0; i < 32; ++i) {
     const char c = hex[i];
     uint64_t digit;
-    if (c >= '0' && c <= '9') digit = c - '0';
-    else if (c >= 'a' && c <= 'f') digit = c - 'a' + 10;
-    else return std::nullopt;
+    if (c >= '0' && c <= '9')
+      digit = c - '0';
+    else if (c >= 'a' && c <= 'f')
+      digit = c - 'a' + 10;
+    else
+      return std::nullopt;
     uint64_t& half = i < 16 ? h.high : h.low;
     half = (half << 4) | digit;
   }
@@ -39,6 +42,15 @@ std::optional<Hash128> Hash128::FromHex(std::string_view hex) {
 
 Hash128 HashBytes(const void* data, size_t size) { return FromXxh(XXH3_128bits(data, size)); }
 uint64_t Checksum64(const void* data, size_t size) { return XXH3_64bits(data, size); }
+
+uint64_t Checksum64(std::span<const std::string_view> pieces) {
+  if (pieces.size() == 1) return Checksum64(pieces[0].data(), pieces[0].size());
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
+  INFERSCALE_ASSERT(state != nullptr);
+  XXH3_64bits_reset(state.get());
+  for (const std::string_view piece : pieces) XXH3_64bits_update(state.get(), piece.data(), piece.size());
+  return XXH3_64bits_digest(state.get());
+}
 
 struct Hasher::State {
   XXH3_state_t* xxh;

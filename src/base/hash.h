@@ -25,6 +25,8 @@ struct Hash128 {
 Hash128 HashBytes(const void* data, size_t size);
 inline Hash128 HashBytes(std::string_view bytes) { return HashBytes(bytes.data(), bytes.size()); }
 uint64_t Checksum64(const void* data, size_t size);  // XXH3-64
+// Of the concatenation.
+uint64_t Checksum64(std::span<const std::string_view> pieces);
 
 // Streaming digest of typed fields. Variable-length fields are length-prefixed, so that ("ab","c") differs from
 // ("a","bc"). The result depends on the order of the calls and on nothing of the machine (little-endian).

@@ -65,7 +65,7 @@ struct DamagedRange {
 struct OpenReport {
   std::vector<StoredRecord> records;  // live ones, in the order of the files; a record may be there twice (compaction)
   std::vector<DamagedRange> damaged;  // no entry can be made out there, or its bytes are wrong
-  std::vector<uint64_t> lost_segments;  // files whose own header is damaged or of a later version: left alone, not used
+  std::vector<uint64_t> lost_segments;  // own header damaged: the file is removed; of a later version: left alone
   uint64_t truncated_bytes = 0;         // of a torn tail
 };
 
@@ -128,8 +128,8 @@ class SegmentStore {
   virtual Status Destroy(std::span<const StoredRecord> records) = 0;
 
   // Rewrites the segments of which less than `live_share` of the length is live, one after another, and removes them.
-  // Runs beside everything else; one at a time. A reader that asked the catalog before may then get kNotFound. The
-  // budget must have room for the live part of one segment.
+  // Runs beside everything else; one at a time. A reader that asked the catalog before may then get kNotFound. Copies
+  // may exceed the budget by the live part of one segment.
   virtual Result<CompactionReport> Compact(double live_share, const MoveRecords& move) = 0;
 
   // Reads everything: every live record, every padding, every destroyed range. What is not as it must be.

@@ -4,7 +4,7 @@
 # What `make demo` needs.
 PACKAGES_BUILD=(
   g++ cmake ninja-build ccache make ca-certificates python3 python3-venv
-  libexpected-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libhwy-dev libicu-dev
+  libexpected-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libhwy-dev libicu-dev liburing-dev
   libsqlite3-dev
   libgtest-dev libgmock-dev
 )
