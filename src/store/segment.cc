@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/limits.h"
 
 namespace inferscale {
 
@@ -85,33 +86,50 @@ Result<uint64_t> Segment::Append(uint64_t record, std::span<const std::string_vi
   return offset;
 }
 
-Result<bool> Segment::Erase(uint64_t record, uint64_t offset, uint64_t bytes) {
-  if (offset % kSegmentBlockBytes != 0 || offset < kSegmentBlockBytes || offset >= end_) return false;
+Result<std::optional<Segment::Erasure>> Segment::EraseContent(uint64_t record, uint64_t offset, uint64_t bytes) {
+  if (offset % kSegmentBlockBytes != 0 || offset < kSegmentBlockBytes || offset >= end_) return std::nullopt;
   const Result<EntryHeader> found = ReadEntryHeader(*file_, header_, offset);
   if (!found && found.error().code != ErrorCode::kCorrupt) return tl::unexpected<Error>(found.error());
-  if (!found) {
-    TRY_ASSIGN(const uint64_t damaged, DamagedBytes(offset, bytes));
-    TRY_ASSIGN(const uint64_t holes,
-               Overwrite({.record = record, .bytes = damaged, .state = EntryState::kDestroyed}, offset));
-    counts_.allocated -= holes;
-    return true;
+  Erasure erasure{{.record = record, .state = EntryState::kDestroyed}, offset};
+  if (found) {
+    if (found->record != record || ExtentBytes(found->bytes) > end_ - offset) return std::nullopt;
+    if (found->state == EntryState::kDestroyed) return std::nullopt;
+    erasure.destroyed.bytes = found->bytes;
+    erasure.was_live = true;
+  } else {
+    TRY_ASSIGN(erasure.destroyed.bytes, DamagedBytes(offset, bytes));
   }
-  if (found->record != record || ExtentBytes(found->bytes) > end_ - offset) return false;
-  // Also of one that is destroyed already: a crash may have left its header durable and its holes not.
-  TRY_ASSIGN(const uint64_t holes,
-             Overwrite({.record = record, .bytes = found->bytes, .state = EntryState::kDestroyed}, offset));
-  if (found->state == EntryState::kDestroyed) return true;
-  counts_.allocated -= holes;
+  TRY_ASSIGN(erasure.holes, ZeroContent(erasure.destroyed.bytes, offset));
+  return erasure;
+}
+
+Status Segment::FinishErase(const Erasure& erasure) {
+  const EntryHeaderBytes header = EncodeEntryHeader(erasure.destroyed, header_, erasure.offset);
+  const std::string_view piece(header.data(), header.size());
+  TRY(file_->Write(erasure.offset, {&piece, 1}));
+  counts_.allocated -= erasure.holes;
+  if (!erasure.was_live) return {};
   --counts_.records;
-  counts_.live_bytes -= found->bytes;
-  counts_.live_extents -= ExtentBytes(found->bytes);
-  return true;
+  counts_.live_bytes -= erasure.destroyed.bytes;
+  counts_.live_extents -= ExtentBytes(erasure.destroyed.bytes);
+  return {};
 }
 
 Status Segment::EraseBroken(const ScannedEntry& entry) {
-  const EntryHeader erased{.record = entry.header.record, .bytes = entry.header.bytes, .state = EntryState::kDestroyed};
-  TRY_ASSIGN(const uint64_t holes, Overwrite(erased, entry.offset));
-  counts_.allocated -= holes;
+  Erasure erasure{{.record = entry.header.record, .bytes = entry.header.bytes, .state = EntryState::kDestroyed},
+                  entry.offset};
+  TRY_ASSIGN(erasure.holes, ZeroContent(entry.header.bytes, entry.offset));
+  return FinishErase(erasure);
+}
+
+Status Segment::EraseGap(const SegmentRange& gap) {
+  INFERSCALE_ASSERT(gap.bytes % kSegmentBlockBytes == 0);
+  constexpr uint64_t kLongest = limits::kRecordBytes / kSegmentBlockBytes * kSegmentBlockBytes;
+  for (uint64_t done = 0; done < gap.bytes;) {
+    const uint64_t extent = std::min(kLongest, gap.bytes - done);
+    TRY(EraseBroken({{.record = 0, .bytes = extent - kEntryHeaderBytes}, gap.offset + done}));
+    done += extent;
+  }
   return {};
 }
 
@@ -128,25 +146,23 @@ Result<uint64_t> Segment::DamagedBytes(uint64_t offset, uint64_t bytes) {
   return std::max<uint64_t>(1, std::min(bytes, stop - offset - kEntryHeaderBytes));
 }
 
-Result<uint64_t> Segment::Overwrite(const EntryHeader& entry, uint64_t offset) {
-  std::string block(kSegmentBlockBytes, '\0');
-  const EntryHeaderBytes header = EncodeEntryHeader(entry, header_, offset);
-  std::copy(header.begin(), header.end(), block.begin());
-  const std::string_view piece = block;
-  TRY(file_->Write(offset, {&piece, 1}));
-  const uint64_t rest = ExtentBytes(entry.bytes) - kSegmentBlockBytes;
-  return rest > 0 ? ZeroRange(offset + kSegmentBlockBytes, rest) : 0;
+Result<uint64_t> Segment::ZeroContent(uint64_t record_bytes, uint64_t offset) {
+  TRY(WriteZeros(offset + kEntryHeaderBytes, kSegmentBlockBytes - kEntryHeaderBytes));
+  const uint64_t rest = ExtentBytes(record_bytes) - kSegmentBlockBytes;
+  if (rest == 0) return 0;
+  TRY_ASSIGN(const bool punched, file_->PunchHole(offset + kSegmentBlockBytes, rest));
+  if (punched) return rest;
+  TRY(WriteZeros(offset + kSegmentBlockBytes, rest));
+  return 0;
 }
 
-Result<uint64_t> Segment::ZeroRange(uint64_t offset, uint64_t bytes) {
-  TRY_ASSIGN(const bool punched, file_->PunchHole(offset, bytes));
-  if (punched) return bytes;
+Status Segment::WriteZeros(uint64_t offset, uint64_t bytes) {
   const std::string zeros(std::min<uint64_t>(bytes, 1 << 20), '\0');
   for (uint64_t done = 0; done < bytes; done += zeros.size()) {
     const auto piece = std::string_view(zeros).substr(0, std::min<uint64_t>(zeros.size(), bytes - done));
     TRY(file_->Write(offset + done, {&piece, 1}));
   }
-  return 0;
+  return {};
 }
 
 }  // namespace inferscale

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -46,18 +47,30 @@ class Segment {
   Result<uint64_t> Append(uint64_t record, std::span<const std::string_view> pieces, uint64_t bytes, uint64_t checksum);
   bool broken() const { return broken_; }
 
-  // Zeros and a header that says so, in place of the record at this place. False: another record, or none, is there.
-  // Where no entry can be made out, what lies between here and the next one (at most `bytes`, the record's length) is
-  // erased likewise. Durable after file().Sync().
-  Result<bool> Erase(uint64_t record, uint64_t offset, uint64_t bytes);
-  // The same for an entry that a scan found broken and Adopt did therefore not count.
+  // Erasing takes two steps, each durable after file().Sync(): first zeros, then a header that says so. A header of a
+  // destroyed entry so promises that nothing is left behind it, also after a crash between the two.
+  struct Erasure {
+    EntryHeader destroyed;  // the header to be
+    uint64_t offset = 0;
+    bool was_live = false;
+    uint64_t holes = 0;  // bytes that stopped taking space
+  };
+  // The first step, for the record at this place. Nothing: another record, or none, is there. Where no entry can be
+  // made out, what lies between here and the next one (at most `bytes`, the record's length) is erased likewise.
+  Result<std::optional<Erasure>> EraseContent(uint64_t record, uint64_t offset, uint64_t bytes);
+  // The second step.
+  Status FinishErase(const Erasure& erasure);
+  // Both steps at once, for an entry that a scan found broken and Adopt did therefore not count: Open verifies the
+  // newest segment's content, so what a crash leaves undone here is done by the next one.
   Status EraseBroken(const ScannedEntry& entry);
+  // And for blocks in which no entry can be made out: destroyed entries of record 0, which nobody has.
+  Status EraseGap(const SegmentRange& gap);
 
  private:
   Result<uint64_t> DamagedBytes(uint64_t offset, uint64_t bytes);
-  // Returns the bytes of the holes made.
-  Result<uint64_t> Overwrite(const EntryHeader& entry, uint64_t offset);
-  Result<uint64_t> ZeroRange(uint64_t offset, uint64_t bytes);
+  // All of an entry but its header. Returns the bytes of the holes made.
+  Result<uint64_t> ZeroContent(uint64_t record_bytes, uint64_t offset);
+  Status WriteZeros(uint64_t offset, uint64_t bytes);
 
   const std::filesystem::path path_;
   const std::unique_ptr<File> file_;

@@ -64,6 +64,9 @@ Status SegmentStoreImpl::RepairNewest(Segment& segment, const SegmentScan& scan,
       report.damaged.push_back({segment.header().number, entry.offset, ExtentBytes(entry.header.bytes)});
     TRY(segment.EraseBroken(entry));
   }
+  for (const SegmentRange& gap : scan.gaps) {
+    if (gap.offset < scan.end) TRY(segment.EraseGap(gap));
+  }
   return segment.file().Sync();
 }
 

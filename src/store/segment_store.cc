@@ -132,16 +132,20 @@ Status SegmentStoreImpl::Remove(const SegmentPtr& segment) {
 
 Status SegmentStoreImpl::Destroy(std::span<const StoredRecord> records) {
   std::lock_guard lock(write_mutex_);
-  std::vector<SegmentPtr> touched;
+  std::map<uint64_t, std::map<uint64_t, Segment::Erasure>> erasures;  // by segment and offset: each once
   for (const StoredRecord& stored : records) {
-    const SegmentPtr segment = Find(stored.location.segment);
-    if (!segment) continue;
-    TRY_ASSIGN(const bool erased, segment->Erase(stored.record, stored.location.offset, stored.location.bytes));
-    if (!erased) continue;
-    ++destroyed_;
-    if (std::find(touched.begin(), touched.end(), segment) == touched.end()) touched.push_back(segment);
+    const SegmentLocation& at = stored.location;
+    const SegmentPtr segment = Find(at.segment);
+    if (!segment || erasures[at.segment].contains(at.offset)) continue;
+    TRY_ASSIGN(const auto erasure, segment->EraseContent(stored.record, at.offset, at.bytes));
+    if (erasure) erasures[at.segment].emplace(at.offset, *erasure);
   }
-  for (const SegmentPtr& segment : touched) {
+  std::erase_if(erasures, [](const auto& of_segment) { return of_segment.second.empty(); });
+  for (const auto& [number, of_segment] : erasures) TRY(Find(number)->file().Sync());
+  for (const auto& [number, of_segment] : erasures) {
+    const SegmentPtr segment = Find(number);
+    for (const auto& [offset, erasure] : of_segment) TRY(segment->FinishErase(erasure));
+    destroyed_ += of_segment.size();
     if (segment != active_ && segment->counts().records == 0) {
       TRY(Remove(segment));
     } else {

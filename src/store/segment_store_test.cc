@@ -156,13 +156,19 @@ TEST(SegmentStoreTest, DestroyingARecordThatIsGoneHarmsNoOther) {
 // An entry whose header is damaged can still be erased by its place in the catalog, and its neighbours stay.
 TEST(SegmentStoreTest, ADamagedRecordCanBeDestroyed) {
   const TestFolder folder("segment_store");
-  auto store = OpenStore({.folder = folder.path()});
+  const SegmentStoreOptions options{.folder = folder.path(), .segment_bytes = 40 << 10};
+  auto store = OpenStore(options);
   const StoredRecord a = MustAppend(*store, 1, 9000), b = MustAppend(*store, 2, 9000), c = MustAppend(*store, 3, 9000);
   const fs::path path = folder.path() / SegmentFileName(1);
+  MustAppend(*store, 4, 9000);  // in the next segment: only the newest is repaired by Open
   std::string bytes = Slurp(path);
   bytes[b.location.offset + 20] ^= 1;
   Spill(path, bytes);
-  store = OpenStore({.folder = folder.path()});
+  OpenReport report;
+  store = OpenStore(options, &report);
+  ASSERT_EQ(report.damaged.size(), 1u);
+  EXPECT_EQ(report.damaged[0].offset, b.location.offset);
+  EXPECT_EQ(report.damaged[0].bytes, ExtentBytes(9000));
   EXPECT_EQ(ReadError(*store, b), ErrorCode::kCorrupt);
   const std::vector<StoredRecord> too_long = {{2, {1, b.location.offset, 900'000}}};
   ASSERT_TRUE(store->Destroy(too_long));

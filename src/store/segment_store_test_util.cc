@@ -9,9 +9,11 @@ namespace inferscale {
 
 namespace fs = std::filesystem;
 
-TestFolder::TestFolder(const std::string& name) {
+TestFolder::TestFolder(const std::string& name, On on) {
   static std::atomic<int> counter{0};
-  path_ = fs::path(testing::TempDir()) / (name + "." + std::to_string(::getpid()) + "." + std::to_string(counter++));
+  const bool in_memory = on == On::kMemory && ::access("/dev/shm", W_OK) == 0;
+  path_ = fs::path(in_memory ? "/dev/shm" : testing::TempDir()) /
+          (name + "." + std::to_string(::getpid()) + "." + std::to_string(counter++));
   fs::remove_all(path_);
   fs::create_directories(path_);
 }

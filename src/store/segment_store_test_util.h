@@ -15,10 +15,11 @@
 
 namespace inferscale {
 
-// Removed with what is in it.
+// Removed with what is in it. kMemory: where there is such a file system; a thousand stores are opened in a second.
+enum class On : uint8_t { kDisk, kMemory };
 class TestFolder {
  public:
-  explicit TestFolder(const std::string& name);
+  explicit TestFolder(const std::string& name, On on = On::kDisk);
   ~TestFolder();
   const std::filesystem::path& path() const { return path_; }
 
