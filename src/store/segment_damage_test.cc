@@ -1,9 +1,7 @@
-// Damage of every kind to segment files, and many threads at once.
+// The segment format, and damage of every kind to its files.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <mutex>
-#include <thread>
+#include <cstdlib>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -176,96 +174,6 @@ TEST(SegmentDamageTest, ALaterVersionIsLeftAlone) {
   EXPECT_EQ(report.lost_segments, std::vector<uint64_t>{42});
   EXPECT_EQ((*store)->Append(1, "abc")->segment, 43u);
   EXPECT_TRUE(Slurp(folder.path() / "0000000042.seg") == later);
-}
-
-// Readers, appenders, a destroyer and a compactor at once. What has a row and is not being destroyed reads right.
-TEST(SegmentThreadsTest, ReadersNeverSeeWrongBytes) {
-  const TestFolder folder("segment_threads", On::kMemory);
-  auto store = *SegmentStore::Open({.folder = folder.path(), .segment_bytes = 128 << 10, .threads = 2});
-  std::mutex mutex;  // of the rows
-  std::map<uint64_t, SegmentLocation> rows;
-  std::atomic<uint64_t> next{1}, read{0}, missing{0}, wrong{0}, failed{0};
-  std::atomic<bool> stop{false};
-  const auto append = [&] {
-    for (int i = 0; i < 300; ++i) {
-      const uint64_t record = next++;
-      const auto location = store->Append(record, TestRecord(record, 500 + record * 37 % 9000));
-      if (!location || !store->Sync()) {
-        ++failed;
-        continue;
-      }
-      std::lock_guard lock(mutex);
-      // A compaction may have moved it, without a row to change: as after a crash, it is given up.
-      if (store->Read(record, *location)) rows[record] = *location;
-    }
-  };
-  const auto destroy = [&] {
-    std::mt19937_64 random(3);
-    while (!stop) {
-      StoredRecord victim;
-      {
-        std::lock_guard lock(mutex);
-        if (rows.size() < 50) continue;
-        auto at = rows.begin();
-        std::advance(at, random() % rows.size());
-        victim = {at->first, at->second};
-        rows.erase(at);
-      }
-      if (!store->Destroy({&victim, 1})) ++failed;
-    }
-  };
-  const auto compact = [&] {
-    while (!stop) {
-      const auto report = store->Compact(0.5, [&](std::span<const RecordMove> moves) {
-        std::vector<StoredRecord> dead;
-        std::lock_guard lock(mutex);
-        for (const RecordMove& move : moves) {
-          const auto row = rows.find(move.record);
-          if (row != rows.end() && row->second == move.from)
-            row->second = move.to;
-          else
-            dead.push_back({move.record, move.to});
-        }
-        return Result<std::vector<StoredRecord>>(std::move(dead));
-      });
-      if (!report || !report->damaged.empty()) ++failed;
-    }
-  };
-  const auto reader = [&](uint64_t seed) {
-    std::mt19937_64 random(seed);
-    while (!stop) {
-      std::vector<ReadRequest> requests;
-      {
-        std::lock_guard lock(mutex);
-        for (const auto& [record, location] : rows)
-          if (random() % 8 == 0) requests.push_back({record, location, {}});
-      }
-      const auto results = store->ReadBatch(requests);
-      for (size_t i = 0; i < results.size(); ++i) {
-        if (results[i]) {
-          ++read;
-          wrong += results[i]->view() != TestRecord(requests[i].record, requests[i].location.bytes);
-        } else {
-          ++missing;  // destroyed or moved since
-          // A reader between the two steps of an erasure finds zeros under the old header.
-          failed += results[i].error().code != ErrorCode::kNotFound && results[i].error().code != ErrorCode::kCorrupt;
-        }
-      }
-    }
-  };
-  std::vector<std::thread> others, writers;
-  for (int i = 0; i < 2; ++i) writers.emplace_back(append);
-  others.emplace_back(destroy);
-  others.emplace_back(compact);
-  for (uint64_t seed = 1; seed <= 3; ++seed) others.emplace_back(reader, seed);
-  for (std::thread& writer : writers) writer.join();
-  stop = true;
-  for (std::thread& other : others) other.join();
-  EXPECT_EQ(wrong, 0u);
-  EXPECT_EQ(failed, 0u);
-  EXPECT_GT(read, 100u);
-  for (const auto& [record, location] : rows) EXPECT_TRUE(store->Read(record, location)) << record;
-  EXPECT_TRUE(store->Verify()->empty());
 }
 
 }  // namespace
