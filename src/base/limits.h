@@ -80,7 +80,13 @@ inline constexpr size_t kGgufKeys = 4096;             // usual: 20 to 60
 inline constexpr size_t kVocabularyTokens = 1 << 20;  // the largest known vocabulary has 262,144
 
 // Search.
-inline constexpr size_t kIndexRows = 10'000'000;  // one namespace's vectors: 15 GB of 384 elements
+inline constexpr size_t kIndexRows = 10'000'000;    // one namespace's vectors: 15 GB of 384 elements
+inline constexpr size_t kCommonTermFacts = 100;     // a rarer term is always searched for: its list costs microseconds
+inline constexpr size_t kCommonPostings = 200'000;  // read at most where a question has common terms only: 3 MB
+inline constexpr size_t kFilterBytes = 64 * 1024;
+inline constexpr int kFilterDepth = 16;            // AND, OR and NOT in each other
+inline constexpr size_t kFilterConditions = 1000;  // in all
+inline constexpr size_t kFilterValues = 10'000;    // of all lists of in and nin
 
 // The catalog.
 inline constexpr size_t kFactsPerBatch = 10'000;         // of one AddFacts, PutTurns, PutVectors: one transaction
@@ -93,7 +99,8 @@ inline constexpr size_t kListPage = 1000;
 inline constexpr size_t kHistoryPerFact = 1000;  // entries; the oldest updates go first
 inline constexpr size_t kSeenPerRecord = 4096;   // an anchored window has at most 2 kRunFactsMax
 inline constexpr size_t kTermsPerQuery = 1024;
-inline constexpr int kCatalogReaders = 8;  // connections: more only wait for the same cores
+inline constexpr size_t kFsckFindings = 1000;  // reported of one check
+inline constexpr int kCatalogReaders = 8;      // connections: more only wait for the same cores
 inline constexpr int64_t kIdempotencyMicros = 24ll * 3600 * 1'000'000;  // a key is remembered for a day
 inline constexpr int64_t kEncodeBackoffMicros = 1'000'000;              // after the first failure; doubled each time
 inline constexpr int64_t kEncodeBackoffMaxMicros = 3600ll * 1'000'000;

@@ -1,0 +1,14 @@
+// The one form in which texts are compared without regard to case and writing: NFKC with full case folding (Unicode's
+// NFKC_Casefold), and ’ as '. "ＦＵＬＬ Straße" and "full strasse" are equal in it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace inferscale {
+
+// text: UTF-8; each ill-formed byte sequence becomes U+FFFD. Never fails; the empty text for one over 512 MiB.
+std::string FoldText(std::string_view text);
+std::u16string FoldToUtf16(std::string_view text);
+
+}  // namespace inferscale
