@@ -7,7 +7,8 @@
 
 namespace inferscale {
 
-// text: UTF-8; each ill-formed byte sequence becomes U+FFFD. Never fails; the empty text for one over 512 MiB.
+// text: UTF-8; each ill-formed byte sequence becomes U+FFFD. Nothing is left of a text over 32 MiB: no text of ours is
+// that long.
 std::string FoldText(std::string_view text);
 std::u16string FoldToUtf16(std::string_view text);
 
