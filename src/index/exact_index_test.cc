@@ -144,6 +144,141 @@ TEST(ExactIndexTest, ManyThreadsSearchAtOnce) {
   EXPECT_EQ(same, (std::vector<int>(4, 50)));
 }
 
+std::vector<uint32_t> Rows(const std::vector<SearchHit>& hits) {
+  std::vector<uint32_t> rows;
+  for (const SearchHit& hit : hits) rows.push_back(hit.row);
+  return rows;
+}
+
+// A plain list beside the index: adds, removals, compactions, masks and limits at random.
+TEST(ExactIndexTest, EqualsNaiveSearchUnderRemovalsAndMasks) {
+  constexpr uint32_t kDim = 19;
+  std::mt19937 random(12);
+  ExactIndex index(kDim);
+  std::vector<std::vector<float>> rows;
+  std::vector<bool> live;
+  for (int step = 0; step < 3000; ++step) {
+    const unsigned action = random() % 100;
+    if (action < 80 || rows.empty()) {
+      rows.push_back(!rows.empty() && live.back() && random() % 3 == 0 ? rows.back() : UnitVector(kDim, random));
+      live.push_back(true);
+      ASSERT_TRUE(index.Add(rows.back()));
+    } else if (action < 98) {
+      const size_t row = random() % rows.size();
+      ASSERT_EQ(index.Remove(row), live[row]);
+      live[row] = false;
+    } else {
+      std::vector<uint32_t> kept;
+      for (uint32_t row = 0; row < rows.size(); ++row)
+        if (live[row]) kept.push_back(row);
+      ASSERT_EQ(index.Compact(), kept);
+      for (size_t i = 0; i < kept.size(); ++i) rows[i] = rows[kept[i]];
+      rows.resize(kept.size());
+      live.assign(kept.size(), true);
+    }
+    ASSERT_EQ(index.size(), rows.size());
+    ASSERT_EQ(index.live(), static_cast<size_t>(std::count(live.begin(), live.end(), true)));
+    if (step % 20 != 0) continue;
+    const uint32_t density = 1 + random() % 40;                           // from all to few
+    RowMask mask(rows.size() - random() % 2 * (rows.size() / 3), false);  // a mask may be shorter than the index
+    for (size_t row = 0; row < mask.size(); ++row) mask.Set(row, random() % density == 0);
+    const RowMask* allowed = random() % 3 == 0 ? nullptr : &mask;
+    const size_t limit = random() % 2 == 0 ? SIZE_MAX : random() % (rows.size() + 1);
+    const std::vector<float> query = UnitVector(kDim, random);
+    std::vector<SearchHit> want = Naive(rows, query, rows.size(), limit);
+    std::erase_if(
+        want, [&](const SearchHit& hit) { return !live[hit.row] || (allowed != nullptr && !allowed->Test(hit.row)); });
+    for (const size_t k : {1u, 10u, 400u}) {
+      const auto hits = index.Search(query, k, limit, allowed);
+      ASSERT_TRUE(hits);
+      ExpectSame(*hits, {want.begin(), want.begin() + static_cast<std::ptrdiff_t>(std::min(k, want.size()))});
+      if (HasFatalFailure()) FAIL() << "step " << step << ", k " << k;
+    }
+    const auto scores = index.Scores(query, Rows(want));
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_EQ((*scores)[i], want[i].score);
+  }
+  EXPECT_GT(rows.size(), 300u);
+}
+
+bool HasBytes(std::span<const float> where, const std::vector<float>& vector) {
+  return std::search(where.begin(), where.end(), vector.begin(), vector.end()) != where.end();
+}
+
+TEST(ExactIndexTest, RemovedVectorsAreZeroedAndOthersStayWhereTheyAre) {
+  constexpr uint32_t kDim = 16;
+  std::mt19937 random(13);
+  ExactIndex index(kDim);
+  std::vector<std::vector<float>> rows;
+  std::vector<const float*> places;
+  for (size_t i = 0; i < 3000; ++i) {
+    rows.push_back(UnitVector(kDim, random));
+    ASSERT_TRUE(index.Add(rows.back()));
+    places.push_back(index.Vector(i).data());
+  }
+  for (size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(index.Vector(i).data(), places[i]);  // no copy was left behind
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ASSERT_EQ(i % 3 != 1 && index.Remove(i), i % 3 != 1);
+  }
+  EXPECT_FALSE(index.Remove(0));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ASSERT_EQ(index.IsLive(i), i % 3 == 1);
+    ASSERT_EQ(std::count(places[i], places[i] + kDim, 0.0f), i % 3 == 1 ? 0 : kDim);
+  }
+  const size_t bytes = index.bytes();
+  const std::vector<uint32_t> kept = index.Compact();
+  EXPECT_EQ(kept.size(), 1000u);
+  EXPECT_LT(index.bytes(), bytes);
+  for (size_t i = 0; i < kept.size(); ++i) ASSERT_TRUE(HasBytes(index.Vector(i), rows[kept[i]]));
+  // Its last chunk held rows 992 to 2015: what is behind row 999 there was moved away or removed.
+  const float* end = index.Vector(999).data() + kDim;
+  EXPECT_EQ(std::count(end, end + 1016 * kDim, 0.0f), 1016 * kDim);
+  ASSERT_TRUE(index.Add(rows[5]));
+  EXPECT_EQ(index.Search(rows[5], 1)->at(0).row, 1000u);
+}
+
+TEST(ExactIndexTest, AllRemoved) {
+  ExactIndex index(4);
+  const std::vector<float> vector = {1, 0, 0, 0};
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(index.Add(vector));
+  for (size_t i = 0; i < 100; ++i) ASSERT_TRUE(index.Remove(i));
+  EXPECT_TRUE(index.Search(vector, 5)->empty());
+  EXPECT_TRUE(index.Compact().empty());
+  EXPECT_EQ(index.size(), 0u);
+  EXPECT_EQ(index.bytes(), 0u);
+  ASSERT_TRUE(index.Add(vector));
+  EXPECT_EQ(Rows(*index.Search(vector, 5)), std::vector<uint32_t>{0});
+  const RowMask none(1, false), empty;
+  EXPECT_TRUE(index.Search(vector, 5, SIZE_MAX, &none)->empty());
+  EXPECT_TRUE(index.Search(vector, 5, SIZE_MAX, &empty)->empty());
+  EXPECT_FALSE(index.Scores(vector, std::vector<uint32_t>{1}));
+}
+
+TEST(RowMaskTest, EqualsAListOfBools) {
+  std::mt19937 random(1);
+  for (const bool value : {false, true}) {
+    for (const size_t rows : {0u, 1u, 63u, 64u, 65u, 200u}) {
+      RowMask mask(rows, value);
+      std::vector<bool> plain(rows, value);
+      for (int i = 0; i < 100; ++i) {
+        const bool bit = random() % 2 == 0;
+        if (i % 2 == 0 && !plain.empty()) {
+          const size_t row = random() % plain.size();
+          mask.Set(row, bit);
+          plain[row] = bit;
+        } else {
+          mask.PushBack(bit);
+          plain.push_back(bit);
+        }
+        ASSERT_EQ(mask.size(), plain.size());
+        ASSERT_EQ(mask.Count(), static_cast<size_t>(std::count(plain.begin(), plain.end(), true)));
+      }
+      for (size_t row = 0; row < plain.size() + 70; ++row)
+        ASSERT_EQ(mask.Test(row), row < plain.size() && plain[row]) << row;
+      ASSERT_EQ(mask.Word(plain.size() / 64 + 1), 0u);
+    }
+  }
+}
+
 TEST(ExactIndexDeathTest, DimensionOutsideTheLimitIsOurBug) {
   EXPECT_DEATH(ExactIndex(0), "dim");
   EXPECT_DEATH(ExactIndex(limits::kEmbedDimMax + 1), "dim");
