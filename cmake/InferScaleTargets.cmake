@@ -2,9 +2,10 @@
 
 add_library(inferscale_options INTERFACE)
 target_include_directories(inferscale_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
-target_compile_options(inferscale_options INTERFACE -Wall -Wextra -Werror=return-type -Wno-missing-field-initializers)
+target_compile_options(inferscale_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror=return-type
+                                                    -Wno-missing-field-initializers>)
 # GCC 12 warns of std::string's own code when it inlines `"literal" + string` (its bug 105651).
-target_compile_options(inferscale_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+target_compile_options(inferscale_options INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
 if(INFERSCALE_WERROR)
   target_compile_options(inferscale_options INTERFACE -Werror)
 endif()
@@ -15,11 +16,11 @@ if(INFERSCALE_SANITIZE)
 endif()
 
 # inferscale_layer(name [EXCLUDE file…] [DEPENDS target…]): static library inferscale_<name> of src/<name>/**/*.cc,
-# tests left out. CONFIGURE_DEPENDS: a new file is found without running cmake by hand.
+# tests and cuda/ left out. CONFIGURE_DEPENDS: a new file is found without running cmake by hand.
 function(inferscale_layer name)
   cmake_parse_arguments(arg "" "" "DEPENDS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
-  list(FILTER sources EXCLUDE REGEX "_test\\.cc$|_test_util\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$|_test_util\\.cc$|/cuda/")
   foreach(file IN LISTS arg_EXCLUDE)
     list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/src/${name}/${file})
   endforeach()
@@ -37,6 +38,8 @@ endfunction()
 function(inferscale_tests name)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test.cc)
   file(GLOB_RECURSE utils CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test_util.cc)
+  list(FILTER tests EXCLUDE REGEX "/cuda/")
+  list(FILTER utils EXCLUDE REGEX "/cuda/")
   set(slow ${tests})
   list(FILTER tests EXCLUDE REGEX "_slow_test\\.cc$")
   list(FILTER slow INCLUDE REGEX "_slow_test\\.cc$")

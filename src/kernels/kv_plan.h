@@ -90,26 +90,30 @@ struct KvPlanView {
   int32_t null_block = -1;
   // What the launcher chooses its kernel by.
   bool vectors = false;       // every row can be moved 8 elements at a time
-  bool one_encoding = false;  // of all sources: sources[0].encoding
-  bool one_type = false;      // of all layers: layers[0].type
+  bool one_encoding = false;  // all sources have `encoding`
+  bool one_type = false;      // all layers have `type`
+  PayloadEncoding encoding = PayloadEncoding::kBf16;
+  CacheType type = CacheType::kBf16;
 
   INFERSCALE_HD PayloadLayout Layout(const KvPlanSpan& span) const {
     return {shape, span.record_tokens, span.encoding};
   }
 };
 
-// The first byte of a token's row in the cache, for head 0, without key_offset or value_offset; null when the request
-// has no block there.
-INFERSCALE_HD inline uint8_t* CacheCell(const KvPlanView& plan, const CacheLayer& layer, uint32_t request,
-                                        uint32_t position) {
+inline constexpr int64_t kNoCell = -1;
+
+// From a layer's base to a token's row of head 0, without key_offset or value_offset; kNoCell when the request has no
+// block there. Bytes, never negative.
+INFERSCALE_HD inline int64_t CacheCell(const KvPlanView& plan, const CacheLayer& layer, uint32_t request,
+                                       uint32_t position) {
   const uint32_t block_in_table = position / layer.block_size;
   const uint32_t token = position - block_in_table * layer.block_size;
   const uint32_t entry = block_in_table / layer.blocks_per_entry;
   const int32_t named = plan.blocks[plan.table_first[request * plan.groups + layer.group] + entry];
-  if (named < 0 || named == plan.null_block) return nullptr;
-  const int64_t block =
-      static_cast<int64_t>(named) * layer.blocks_per_entry + (block_in_table % layer.blocks_per_entry);
-  return layer.base + block * layer.block_stride + token * layer.token_stride;
+  if (named < 0 || named == plan.null_block) return kNoCell;
+  const uint32_t in_entry = block_in_table - entry * layer.blocks_per_entry;
+  const int64_t block = static_cast<int64_t>(named) * layer.blocks_per_entry + in_entry;
+  return block * layer.block_stride + token * layer.token_stride;
 }
 
 }  // namespace inferscale::kernels

@@ -92,6 +92,24 @@ void WriteTables(const KvBatch& batch, uint32_t* table_first, int32_t* blocks) {
   }
 }
 
+bool SameGeometry(const CacheLayer& a, const CacheLayer& b) {
+  return a.block_stride == b.block_stride && a.token_stride == b.token_stride && a.group == b.group &&
+         a.block_size == b.block_size && a.blocks_per_entry == b.blocks_per_entry;
+}
+
+// A layer's geometry is the first layer like it. Most models have one, some (full and sliding-window layers) two.
+void NumberGeometries(CacheLayer* layers, uint32_t count) {
+  for (uint32_t l = 0; l < count; ++l) {
+    layers[l].geometry = l;
+    for (uint32_t first = 0; first < l; ++first) {
+      if (layers[first].geometry == first && SameGeometry(layers[first], layers[l])) {
+        layers[l].geometry = first;
+        break;
+      }
+    }
+  }
+}
+
 template <class T, class Get>
 bool AllEqual(std::span<const T> values, Get get) {
   return std::all_of(values.begin(), values.end(), [&](const T& value) { return get(value) == get(values[0]); });
@@ -138,13 +156,15 @@ Result<KvPlan> BuildKvPlan(const KvBatch& batch, KvDirection direction, std::spa
   view.sources = writer.Copy(batch.sources);
   auto* spans = writer.Take<KvPlanSpan>(counts.spans);
   auto* tiles = writer.Take<uint32_t>(Tiles(counts.tokens));
-  view.layers = writer.Copy(batch.layers);
+  CacheLayer* layers = writer.Copy(batch.layers);
+  view.layers = layers;
   view.ropes = writer.Copy(batch.ropes);
   auto* table_first = writer.Take<uint32_t>(batch.requests.size() * batch.groups);
   auto* blocks = writer.Take<int32_t>(counts.blocks);
   view.status = writer.Take<uint32_t>(batch.sources.size());
   INFERSCALE_ASSERT(writer.used() == bytes);
   std::fill_n(view.status, batch.sources.size(), 0u);
+  NumberGeometries(layers, static_cast<uint32_t>(batch.layers.size()));
   WriteTables(batch, table_first, blocks);
   view.span_count = WriteSpans(batch, spans, tiles);
   view.spans = spans;
@@ -160,6 +180,8 @@ Result<KvPlan> BuildKvPlan(const KvBatch& batch, KvDirection direction, std::spa
   view.vectors = MovesInVectors(batch, direction);
   view.one_encoding = AllEqual(batch.sources, [](const KvSource& source) { return source.encoding; });
   view.one_type = AllEqual(batch.layers, [](const CacheLayer& layer) { return layer.type; });
+  if (!batch.sources.empty()) view.encoding = batch.sources[0].encoding;
+  if (!batch.layers.empty()) view.type = batch.layers[0].type;
   return KvPlan(view, out.data(), bytes);
 }
 

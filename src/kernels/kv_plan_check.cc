@@ -59,6 +59,7 @@ Status CheckLayer(const CacheLayer& layer, const KvBatch& batch) {
   if (layer.type != CacheType::kFp8E4m3 && (layer.key_scale != 1.0f || layer.value_scale != 1.0f)) {
     return Bad("only an fp8 cache has scales");
   }
+  if (layer.block_stride < 0 || layer.token_stride < 0) return Bad("blocks and tokens must not run backwards");
   const uint32_t element = BytesPerElement(layer.type);
   for (const int64_t stride : {layer.block_stride, layer.head_stride, layer.token_stride, layer.key_offset,
                                layer.value_offset, static_cast<int64_t>(reinterpret_cast<uintptr_t>(layer.base))}) {

@@ -65,6 +65,7 @@ std::vector<Bad> AllThatIsBad() {
       {"must be positive", CHANGE(layers[1].key_scale = -1)},
       {"only an fp8 cache", CHANGE(layers[1].value_scale = 2)},
       {"multiple of the element", CHANGE(layers[1].head_stride = 33)},
+      {"must not run backwards", CHANGE(layers[1].block_stride = -64)},
       {"is not in the cache", CHANGE(layers[1].block_count = 1)},
       {"beyond the block table", CHANGE(layers[1].block_size = 1)},
       {"no tokens", CHANGE(sources[0].tokens = 0)},

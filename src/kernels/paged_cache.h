@@ -56,6 +56,8 @@ struct CacheLayer {
   uint32_t blocks_per_entry = 1;  // blocks of the view per entry of the table: entry e holds e * n … e * n + n - 1
   uint32_t block_count = 0;       // blocks of the view: the bound for the tables' entries
   CacheType type = CacheType::kBf16;
+  // Set by BuildKvPlan: layers of equal number have a token's row at the same distance from their base.
+  uint32_t geometry = 0;
 };
 
 }  // namespace inferscale::kernels

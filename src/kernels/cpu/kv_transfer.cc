@@ -162,10 +162,10 @@ void ForEachRow(const KvPlanView& plan, const KvPlanSpan& span, uint32_t tokens,
   for (uint32_t l = 0; l < plan.layer_count; ++l) {
     const CacheLayer& layer = plan.layers[l];
     for (uint32_t t = 0; t < tokens; ++t) {
-      uint8_t* cell = CacheCell(plan, layer, span.request, span.position + t);
-      if (cell == nullptr) continue;
+      const int64_t cell = CacheCell(plan, layer, span.request, span.position + t);
+      if (cell == kNoCell) continue;
       for (uint32_t head = 0; head < plan.shape.heads; ++head) {
-        move(layer, head, span.source_first + t, span.position + t, cell + head * layer.head_stride);
+        move(layer, head, span.source_first + t, span.position + t, layer.base + cell + head * layer.head_stride);
       }
     }
   }
