@@ -85,6 +85,7 @@ inline constexpr size_t kCommonTermFacts = 100;     // a rarer term is always se
 inline constexpr size_t kCommonPostings = 200'000;  // read at most where a question has common terms only: 3 MB
 inline constexpr size_t kFilterBytes = 64 * 1024;
 inline constexpr int kFilterDepth = 16;            // AND, OR and NOT in each other
+inline constexpr int kFilterNesting = 64;          // of all lists and objects, values too
 inline constexpr size_t kFilterConditions = 1000;  // in all
 inline constexpr size_t kFilterValues = 10'000;    // of all lists of in and nin
 

@@ -1,0 +1,174 @@
+#include "catalog/sqlite_connection.h"
+
+#include <cerrno>
+
+#include "base/assert.h"
+#include "catalog/sqlite_memory.h"
+
+namespace inferscale::sqlite {
+
+namespace {
+
+// Nobody else has the file, so waiting is for our own checkpoints only; they take milliseconds.
+constexpr int kBusyMillis = 10'000;
+
+ErrorCode CodeOf(int code, int system_errno) {
+  if (system_errno == ENOSPC || system_errno == EDQUOT) return ErrorCode::kNoSpace;
+  switch (code & 0xFF) {
+    case SQLITE_FULL:
+      return ErrorCode::kNoSpace;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return ErrorCode::kCorrupt;
+    case SQLITE_PERM:
+    case SQLITE_READONLY:
+    case SQLITE_AUTH:
+      return ErrorCode::kPermission;
+    case SQLITE_TOOBIG:
+      return ErrorCode::kTooLarge;
+    case SQLITE_IOERR:
+    case SQLITE_BUSY:
+    case SQLITE_NOMEM:
+      return ErrorCode::kIo;
+    case SQLITE_CANTOPEN:
+      return system_errno == EACCES ? ErrorCode::kPermission : ErrorCode::kIo;
+    default:
+      return ErrorCode::kInternal;
+  }
+}
+
+std::string_view AdviceFor(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kNoSpace:
+      return "; free some disk space";
+    case ErrorCode::kCorrupt:
+      return "; run `inferscale fsck`, or restore a copy";
+    case ErrorCode::kPermission:
+      return "; check the rights of this user on its folder";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+Error SqliteError(sqlite3* db, int code, std::string_view action) {
+  const int extended = db != nullptr ? sqlite3_extended_errcode(db) : code;
+  const ErrorCode error = CodeOf(extended != SQLITE_OK ? extended : code, db != nullptr ? sqlite3_system_errno(db) : 0);
+  // Its messages name tables and columns, never values.
+  return {error, "catalog: cannot " + std::string(action) + ": " +
+                     (db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code)) + std::string(AdviceFor(error))};
+}
+
+Cursor::~Cursor() {
+  if (prepared_ == nullptr) return;
+  sqlite3_reset(prepared_->stmt);
+  sqlite3_clear_bindings(prepared_->stmt);
+  prepared_->in_use = false;
+}
+
+Result<bool> Cursor::Next() {
+  const int code = sqlite3_step(prepared_->stmt);
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) return false;
+  return tl::unexpected<Error>(SqliteError(sqlite3_db_handle(prepared_->stmt), code, "run a statement"));
+}
+
+std::optional<int64_t> Cursor::OptInt(int column) const {
+  if (IsNull(column)) return std::nullopt;
+  return Int(column);
+}
+
+std::string_view Cursor::Text(int column) const {
+  const auto* text = sqlite3_column_text(prepared_->stmt, column);
+  const int size = sqlite3_column_bytes(prepared_->stmt, column);
+  return text == nullptr ? std::string_view()
+                         : std::string_view(reinterpret_cast<const char*>(text), static_cast<size_t>(size));
+}
+
+std::string_view Cursor::Bytes(int column) const {
+  const void* bytes = sqlite3_column_blob(prepared_->stmt, column);
+  const int size = sqlite3_column_bytes(prepared_->stmt, column);
+  return bytes == nullptr ? std::string_view()
+                          : std::string_view(static_cast<const char*>(bytes), static_cast<size_t>(size));
+}
+
+Result<std::unique_ptr<Connection>> Connection::Open(const std::filesystem::path& path,
+                                                     const ConnectionOptions& options) {
+  ClearFreedMemory();
+  sqlite3* db = nullptr;
+  const int flags = (options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE) |
+                    SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+  const int code = sqlite3_open_v2(path.c_str(), &db, flags, options.vfs.empty() ? nullptr : options.vfs.c_str());
+  if (code != SQLITE_OK) {
+    Error error = SqliteError(db, code, "open " + path.string());
+    sqlite3_close(db);
+    return tl::unexpected<Error>(std::move(error));
+  }
+  std::unique_ptr<Connection> connection(new Connection(db));
+  sqlite3_busy_timeout(db, kBusyMillis);
+  // Sorts stay in memory: a temporary file would hold text where no erasure looks. 16 MiB of cache a connection.
+  TRY(
+      connection->Script("PRAGMA temp_store=MEMORY; PRAGMA cache_size=-16384; PRAGMA foreign_keys=ON;"
+                         "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"));
+  TRY(connection->Script(options.secure_delete ? "PRAGMA secure_delete=ON" : "PRAGMA secure_delete=OFF"));
+  if (!options.read_only)
+    // 4,000 pages of 4 KiB before a checkpoint: a batch of 256 facts writes about 1,000.
+    TRY(connection->Script("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000;"));
+  return connection;
+}
+
+Connection::~Connection() {
+  for (auto& [sql, prepared] : prepared_) {
+    INFERSCALE_ASSERT(!prepared.in_use);
+    sqlite3_finalize(prepared.stmt);
+  }
+  sqlite3_close(db_);
+}
+
+Result<Cursor> Connection::Start(std::string_view sql) {
+  Prepared& prepared = prepared_[sql];
+  if (prepared.stmt == nullptr) {
+    const int code = sqlite3_prepare_v3(db_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
+                                        &prepared.stmt, nullptr);
+    if (code != SQLITE_OK) return tl::unexpected<Error>(SqliteError(db_, code, "prepare a statement"));
+  }
+  INFERSCALE_ASSERT(!prepared.in_use);
+  prepared.in_use = true;
+  bound_ = prepared.stmt;
+  return Cursor(&prepared);
+}
+
+int Connection::Bind(int place, sqlite3_destructor_type lifetime, std::string_view text) {
+  return sqlite3_bind_text64(bound_, place, text.data() == nullptr ? "" : text.data(), text.size(), lifetime,
+                             SQLITE_UTF8);
+}
+
+int Connection::Bind(int place, sqlite3_destructor_type lifetime, const Blob& blob) {
+  return sqlite3_bind_blob64(bound_, place, blob.bytes.data() == nullptr ? "" : blob.bytes.data(), blob.bytes.size(),
+                             lifetime);
+}
+
+Status Connection::Script(const char* sql) {
+  const int code = sqlite3_exec(db_, sql, nullptr, nullptr, nullptr);
+  if (code != SQLITE_OK) return tl::unexpected<Error>(SqliteError(db_, code, "run a statement"));
+  return {};
+}
+
+Result<Transaction> Transaction::Begin(Connection& connection, bool write) {
+  TRY(connection.Run(write ? "BEGIN IMMEDIATE" : "BEGIN"));
+  return Transaction(&connection);
+}
+
+Transaction::~Transaction() {
+  // Some errors roll back by themselves.
+  if (connection_ != nullptr && connection_->in_transaction()) (void)connection_->Run("ROLLBACK");
+}
+
+Status Transaction::Commit() {
+  TRY(connection_->Run("COMMIT"));
+  connection_ = nullptr;
+  return {};
+}
+
+}  // namespace inferscale::sqlite

@@ -1,0 +1,146 @@
+#include "catalog/sqlite_fsck.h"
+
+#include "base/limits.h"
+#include "catalog/sqlite_codec.h"
+#include "catalog/sqlite_impl.h"
+#include "catalog/sqlite_rows.h"
+
+namespace inferscale::sqlite {
+
+namespace {
+
+// SQLite's messages of one pragma; they name tables, pages and row numbers, no values.
+Result<std::vector<std::string>> Messages(Connection& db, std::string_view pragma) {
+  TRY_ASSIGN(Cursor cursor, db.Query(pragma));
+  std::vector<std::string> messages;
+  for (;;) {
+    TRY_ASSIGN(const bool more, cursor.Next());
+    if (!more) return messages;
+    if (cursor.Text(0) != "ok") messages.emplace_back(cursor.Text(0));
+  }
+}
+
+Status CheckReferences(Fsck& fsck) {
+  struct Orphans {
+    std::string_view table, what;
+    std::string_view count, remove;
+  };
+  constexpr Orphans kOrphans[] = {
+      {"fact_index", "vectors without their fact",
+       "SELECT count(*) FROM fact_index WHERE seq NOT IN (SELECT seq FROM facts)",
+       "DELETE FROM fact_index WHERE seq NOT IN (SELECT seq FROM facts)"},
+      {"queue", "queued facts that are not there",
+       "SELECT count(*) FROM queue WHERE fact NOT IN (SELECT seq FROM facts)",
+       "DELETE FROM queue WHERE fact NOT IN (SELECT seq FROM facts)"},
+      {"run_entries", "entries of fact runs without their fact",
+       "SELECT count(*) FROM run_entries WHERE fact NOT IN (SELECT seq FROM facts)",
+       "DELETE FROM run_entries WHERE fact NOT IN (SELECT seq FROM facts)"},
+      {"facts", "parts without their long fact",
+       "SELECT count(*) FROM facts WHERE part_of IS NOT NULL AND part_of NOT IN (SELECT seq FROM facts)", ""},
+      {"facts", "facts without their namespace",
+       "SELECT count(*) FROM facts WHERE ns NOT IN (SELECT id FROM namespaces)", ""},
+      {"history", "words of facts that are gone in the history",
+       "SELECT count(*) FROM history h WHERE old_text IS NOT NULL AND NOT EXISTS"
+       " (SELECT 1 FROM facts f WHERE f.id=h.fact AND f.ns=h.ns)",
+       "UPDATE history SET old_text=NULL WHERE old_text IS NOT NULL AND NOT EXISTS"
+       " (SELECT 1 FROM facts f WHERE f.id=history.fact AND f.ns=history.ns)"},
+  };
+  for (const Orphans& orphans : kOrphans) {
+    TRY_ASSIGN(const auto count, fsck.db.Value(orphans.count));
+    const bool repair = fsck.repair && !orphans.remove.empty();
+    fsck.Count(static_cast<uint64_t>(count.value_or(0)), std::string(orphans.what), repair);
+    if (repair && count.value_or(0) > 0) TRY(fsck.db.Run(orphans.remove));
+  }
+  return {};
+}
+
+Status CheckFacts(Fsck& fsck) {
+  TRY_ASSIGN(Cursor cursor, fsck.db.Query("SELECT " INFERSCALE_FACT_COLUMNS ", f.hash FROM facts f ORDER BY f.seq"));
+  FactRow row;
+  for (;;) {
+    TRY_ASSIGN(const bool more, cursor.Next());
+    if (!more) return {};
+    const bool whole = ReadFact(cursor, row);
+    if (!whole || cursor.Bytes(kFactColumns) != HashBlob(ContentHash(row.text, row.date)))
+      fsck.Report("fact number " + std::to_string(row.seq) + " is damaged: delete it, or restore a copy", false);
+  }
+}
+
+Status CheckTurns(Fsck& fsck) {
+  TRY_ASSIGN(Cursor cursor, fsck.db.Query("SELECT seq, id, ordinal, speaker, text, date, version, sum FROM turns"));
+  for (;;) {
+    TRY_ASSIGN(const bool more, cursor.Next());
+    if (!more) return {};
+    TurnRow turn;
+    if (!ReadTurn(cursor, turn))
+      fsck.Report("turn number " + std::to_string(turn.seq) + " is damaged: give it again", false);
+  }
+}
+
+}  // namespace
+
+void Fsck::Report(std::string what, bool repaired) {
+  if (findings.size() < limits::kFsckFindings) findings.push_back({std::move(what), repaired});
+}
+
+void Fsck::Count(uint64_t count, const std::string& what, bool repaired) {
+  if (count > 0) Report(std::to_string(count) + " " + what, repaired);
+}
+
+Status CheckDatabase(Fsck& fsck) {
+  TRY_ASSIGN(std::vector<std::string> messages, Messages(fsck.db, "PRAGMA integrity_check"));
+  bool repaired = false;
+  if (!messages.empty() && fsck.repair) {
+    // Indexes are derived from their tables; damaged tables are not.
+    (void)fsck.db.Run("REINDEX");
+    TRY_ASSIGN(const std::vector<std::string> left, Messages(fsck.db, "PRAGMA integrity_check"));
+    repaired = left.empty();
+  }
+  for (std::string& message : messages) fsck.Report("database: " + std::move(message), repaired);
+  return CheckReferences(fsck);
+}
+
+Status CheckRows(Fsck& fsck) {
+  TRY(CheckFacts(fsck));
+  return CheckTurns(fsck);
+}
+
+Status CheckCounters(Fsck& fsck) {
+  static constexpr std::string_view kTrue =
+      " facts=(SELECT count(*) FROM facts f WHERE f.ns=n.id AND f.kind<>2),"
+      " searchable=(SELECT count(*) FROM facts f JOIN fact_index i ON i.seq=f.seq WHERE f.ns=n.id),"
+      " words=(SELECT coalesce(sum(f.words), 0) FROM facts f JOIN fact_index i ON i.seq=f.seq WHERE f.ns=n.id),"
+      " turns=(SELECT count(*) FROM turns t WHERE t.ns=n.id),"
+      " kv_bytes=(SELECT coalesce(sum(bytes), 0) FROM kv WHERE kv.ns=n.id)";
+  // The same row twice, before and after: what differs was wrong.
+  TRY(fsck.db.Script("SAVEPOINT counters"));
+  TRY(fsck.db.Script(
+      "CREATE TEMP TABLE before AS SELECT id, facts, searchable, words, turns, kv_bytes FROM main.namespaces"));
+  const std::string update = "UPDATE main.namespaces AS n SET" + std::string(kTrue);
+  TRY(fsck.db.Script(update.c_str()));
+  {
+    TRY_ASSIGN(const auto wrong,
+               fsck.db.Value("SELECT count(*) FROM (SELECT id, facts, searchable, words, turns, kv_bytes FROM"
+                             " main.namespaces EXCEPT SELECT * FROM temp.before)"));
+    fsck.Count(static_cast<uint64_t>(wrong.value_or(0)), "namespaces with wrong counts", fsck.repair);
+  }
+  if (!fsck.repair) TRY(fsck.db.Script("ROLLBACK TO counters"));
+  TRY(fsck.db.Script("RELEASE counters"));
+  return fsck.db.Script("DROP TABLE IF EXISTS temp.before");
+}
+
+Result<std::vector<FsckFinding>> SqliteCatalog::Fsck(bool repair) {
+  TRY_ASSIGN(Pool::Writer writer, Write());
+  sqlite::Fsck fsck{*writer, repair, Now()};
+  TRY(CheckDatabase(fsck));
+  TRY(CheckRows(fsck));
+  TRY(CheckSearch(fsck));
+  TRY(CheckRecords(fsck));
+  TRY(CheckCounters(fsck));
+  if (!repair) return std::move(fsck.findings);  // and the transaction rolls back
+  TRY(writer.Commit());
+  has_residue_ = true;
+  return std::move(fsck.findings);
+}
+
+}  // namespace inferscale::sqlite
