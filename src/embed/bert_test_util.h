@@ -1,10 +1,11 @@
-// Small BERT embedders with random weights, as GGUF files, whole or with something wrong.
+// Small embedding models with random weights, as GGUF files, whole or with something wrong.
 #pragma once
 
 #include <gguf.h>
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,17 @@ struct SmallBert {
   std::function<void(gguf_context*)> change_keys = [](gguf_context*) {};
 };
 
+// Instead of WordPiece, as many pieces of SentencePiece's unigram model (GGUF's "t5"): <s> and </s> around each text,
+// "▁the", "▁cat", and letters.
+void SetUnigramVocabulary(gguf_context* gguf);
+
 void WriteSmallBert(const SmallBert& bert, const std::filesystem::path& path);
+
+// A causal decoder (llama) with that vocabulary.
+struct SmallDecoder {
+  std::optional<uint32_t> pooling;  // llama.h's types; none: a language model
+};
+
+void WriteSmallDecoder(const SmallDecoder& decoder, const std::filesystem::path& path);
 
 }  // namespace inferscale::testing

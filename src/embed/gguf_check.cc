@@ -150,6 +150,11 @@ Result<GgufPtr> OpenGgufFile(const fs::path& path) {
   return gguf;
 }
 
+std::string GgufString(const gguf_context& gguf, const char* key) {
+  const int64_t id = gguf_find_key(&gguf, key);
+  return id >= 0 && gguf_get_kv_type(&gguf, id) == GGUF_TYPE_STRING ? gguf_get_val_str(&gguf, id) : "";
+}
+
 Result<Hash128> GgufFingerprint(const fs::path& path, const gguf_context& gguf) {
   // Three samples of a page from every tensor: another training step, quantisation or fine-tune changes nearly every
   // block of a tensor that it changes at all.

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -25,6 +26,9 @@ inline Status CheckGgufFile(const std::filesystem::path& path) {
   TRY(OpenGgufFile(path));
   return {};
 }
+
+// A key's text; "" when there is none, or it is no text (gguf_get_val_str aborts then).
+std::string GgufString(const gguf_context& gguf, const char* key);
 
 // Digest of the header and of samples of each tensor's bytes: two different models are told apart at a fraction of the
 // reading. gguf: of the same path. kIo, kCorrupt.

@@ -1,4 +1,5 @@
-// A BERT sentence embedder (all-MiniLM-L6-v2) run by llama.cpp on the CPU, with our own tokenizer.
+// An embedding model run by llama.cpp on the CPU. Uncased BERT models (all-MiniLM-L6-v2) have the tokenizer that they
+// were trained with (wordpiece.h), all others llama.cpp's own; pooling and attention are what the file says.
 #pragma once
 
 #include <filesystem>
@@ -7,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "embed/bert_file.h"
+#include "embed/embed_tokenizer.h"
 #include "embed/embedder.h"
-#include "embed/wordpiece.h"
 
 struct llama_context;
 struct llama_model;
@@ -18,7 +18,8 @@ namespace inferscale {
 
 class LlamaEmbedder final : public Embedder {
  public:
-  // path: a GGUF file (tools/convert_minilm.py). threads: 0 for all cores. ReadBertFile's errors, kModelLoad.
+  // path: a GGUF file. threads: 0 for all cores. OpenGgufFile's and ReadBertFile's errors; kModelUnsupported: a model
+  // that makes no embeddings; kModelLoad.
   static Result<std::unique_ptr<LlamaEmbedder>> Load(const std::filesystem::path& path, int threads);
   ~LlamaEmbedder() override;
 
@@ -40,15 +41,18 @@ class LlamaEmbedder final : public Embedder {
   };
   class Batch;
 
-  explicit LlamaEmbedder(WordPiece tokenizer);
+  LlamaEmbedder();
+  Status LoadModel(const std::filesystem::path& path, int threads);
+  Status CheckModel(const std::filesystem::path& path);
   Status Run(std::span<const Input> inputs, float* vectors);
 
   // Constant after Load.
-  WordPiece tokenizer_;
+  bool is_bert_ = false;  // checked by ReadBertFile
   uint32_t dim_ = 0;
   std::string name_;
   Hash128 key_;
   std::unique_ptr<llama_model, Free> model_;
+  std::unique_ptr<EmbedTokenizer> tokenizer_;  // may look into model_
 
   std::mutex mutex_;  // held while context_ and batch_ are used
   std::unique_ptr<llama_context, Free> context_;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/limits.h"
+#include "embed/bert_file.h"
 #include "embed/golden_test_util.h"
 #include "embed/unicode.h"
 
