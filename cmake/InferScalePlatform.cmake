@@ -4,6 +4,7 @@
 # headers, and Highway is compiled for the one level of -march, which needs nothing of its library.
 if(INFERSCALE_STATIC)
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
+  set(OPENSSL_USE_STATIC_LIBS ON)
   set(CMAKE_POSITION_INDEPENDENT_CODE ON)
   set(INFERSCALE_FMT fmt::fmt-header-only)
   # Not spdlog::spdlog_header_only: Debian's links fmt's shared library.

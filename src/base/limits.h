@@ -72,6 +72,9 @@ inline constexpr size_t kEngineQueue = 256;              // requests waiting for
 // Embedding.
 inline constexpr int kEmbedTokens = 256;  // what all-MiniLM-L6-v2 was trained to see
 inline constexpr int kEmbedDimMax = 8192;
+inline constexpr size_t kEndpointTexts = 32;  // of one request: text-embeddings-inference takes no more by default
+inline constexpr int kEndpointAttempts = 3;
+inline constexpr size_t kEndpointAnswerBytes = 32u << 20;  // 32 vectors of 8192 numbers of 20 digits are 5.5 MB
 inline constexpr size_t kVectorCacheRows = 1'000'000;  // kFactsPerFile; 1.5 GB for 384 dimensions
 
 // GGUF files.

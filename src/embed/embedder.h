@@ -20,7 +20,8 @@ class Embedder {
   virtual const std::string& name() const = 0;
   virtual Hash128 key() const = 0;  // identity of weights and tokenizer: vectors of different keys never mix
 
-  // Tokens the embedder would use for a text, [CLS] and [SEP] included, uncut: for splitting long facts.
+  // Tokens the embedder would use for a text, [CLS] and [SEP] included, uncut: for splitting long facts. An endpoint's
+  // are an estimate.
   virtual size_t CountTokens(std::string_view text) const = 0;
 
   // Unit vectors, [texts.size()][dim] in one array. Texts over limits::kEmbedTokens are cut there, [SEP] kept. An empty

@@ -21,8 +21,8 @@ struct EmbedderSpec {
 // Whether MakeEmbedder would take it for a URL.
 bool IsEmbedderUrl(const std::string& model);
 
-// A BERT model gets the tokenizer that it was trained with (LlamaEmbedder), any other GGUF llama.cpp's (GgufEmbedder).
-// An endpoint is asked for one vector, to know its dimension. Errors: theirs.
+// LlamaEmbedder of a file, EndpointEmbedder of a URL: an endpoint is asked for one vector, to know its dimension.
+// Errors: theirs.
 Result<std::unique_ptr<Embedder>> MakeEmbedder(const EmbedderSpec& spec);
 
 }  // namespace inferscale
