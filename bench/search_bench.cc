@@ -1,4 +1,5 @@
-// Exact search beside FAISS's flat index, one query and one thread each, in the same process.
+// Exact search beside FAISS's flat index, one query and one thread each, in the same process; then what recall does
+// beside it: filtered and fused search, removal, keyword search, words, filters.
 //   build/bench/search_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <faiss/IndexFlat.h>
@@ -9,9 +10,13 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "index/exact_index.h"
+#include "index/filter.h"
+#include "index/fusion.h"
+#include "index/words.h"
 
 namespace inferscale {
 namespace {
@@ -89,8 +94,102 @@ void BM_SearchFaiss(benchmark::State& state) {
   SetVectors(state, count);
 }
 
+// range(1): of a thousand rows, how many are allowed.
+void BM_SearchFiltered(benchmark::State& state) {
+  const auto count = static_cast<size_t>(state.range(0));
+  const Data& data = DataOf(count);
+  std::mt19937 random(3);
+  RowMask allowed(count, false);
+  for (size_t row = 0; row < count; ++row) allowed.Set(row, static_cast<int64_t>(random() % 1000) < state.range(1));
+  size_t i = 0;
+  for (auto _ : state) {
+    auto hits = data.ours.Search(data.Query(i++), kTopK, SIZE_MAX, &allowed);
+    benchmark::DoNotOptimize(hits);
+  }
+  SetVectors(state, count);
+}
+
+// range(1): of a thousand rows, how many have a keyword match.
+void BM_SearchFused(benchmark::State& state) {
+  const auto count = static_cast<size_t>(state.range(0));
+  const Data& data = DataOf(count);
+  std::mt19937 random(4);
+  std::vector<KeywordRow> keywords;
+  for (uint32_t row = 0; row < count; ++row)
+    if (static_cast<int64_t>(random() % 1000) < state.range(1))
+      keywords.push_back({row, 1.0f, static_cast<float>(random() % 100) / 100.0f});
+  size_t i = 0;
+  for (auto _ : state) {
+    auto hits = SearchFused(data.ours, data.Query(i++), keywords, nullptr, kTopK);
+    benchmark::DoNotOptimize(hits);
+  }
+  SetVectors(state, count);
+}
+
+ExactIndex Filled(size_t count) {
+  const std::vector<float> vectors = UnitVectors(count, 5);
+  ExactIndex index(kDim);
+  for (size_t i = 0; i < count; ++i)
+    if (!index.Add({vectors.data() + i * kDim, kDim})) std::abort();
+  return index;
+}
+
+void BM_Add(benchmark::State& state) {
+  const auto count = static_cast<size_t>(state.range(0));
+  const std::vector<float> vectors = UnitVectors(count, 5);
+  for (auto _ : state) {
+    ExactIndex index(kDim);
+    for (size_t i = 0; i < count; ++i) benchmark::DoNotOptimize(index.Add({vectors.data() + i * kDim, kDim}));
+  }
+  SetVectors(state, count);
+}
+
+// Every second row, and the compaction that pays for it.
+void BM_RemoveHalf(benchmark::State& state) {
+  const auto count = static_cast<size_t>(state.range(0));
+  for (auto _ : state) {
+    state.PauseTiming();
+    ExactIndex index = Filled(count);
+    state.ResumeTiming();
+    for (size_t row = 0; row < count; row += 2) index.Remove(row);
+    benchmark::DoNotOptimize(index.Compact());
+    state.PauseTiming();
+    index = ExactIndex(kDim);
+    state.ResumeTiming();
+  }
+  SetVectors(state, count / 2);
+}
+
+constexpr std::string_view kFact =
+    "(8 May 2023) Caroline attended a support group last Tuesday, and measured 84.2 ms on the new machine in Zürich.";
+
+void BM_SplitWords(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(SplitWords(kFact));
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * kFact.size()));
+}
+
+void BM_Filter(benchmark::State& state) {
+  // range(0): without and with a condition on the metadata, which is then parsed for each fact.
+  const auto filter =
+      Filter::Parse(state.range(0) == 0 ? R"({"agent_id": {"ne": "bot"}, "created_at": {"gte": "2024-03-01"}})"
+                                        : R"({"agent_id": {"ne": "bot"}, "topic": {"in": ["food", "travel"]}})");
+  FilterFact fact;
+  fact.text = kFact;
+  fact.user_id = "caroline";
+  fact.created_us = 1'709'251'200'000'000;
+  fact.metadata = R"({"topic": "travel", "score": 3, "tags": ["a", "b"], "source": "chat"})";
+  for (auto _ : state) benchmark::DoNotOptimize(filter->Matches(fact));
+}
+
 BENCHMARK(BM_SearchOurs)->Arg(1'000)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMicrosecond);
 BENCHMARK(BM_SearchFaiss)->Arg(1'000)->Arg(10'000)->Arg(100'000)->Unit(benchmark::kMicrosecond);
+
+BENCHMARK(BM_SearchFiltered)->ArgsProduct({{10'000, 100'000}, {5, 100, 900}})->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_SearchFused)->ArgsProduct({{1'000, 10'000, 100'000}, {10, 250}})->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_Add)->Arg(100)->Arg(100'000)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_RemoveHalf)->Arg(1'000)->Arg(100'000)->Unit(benchmark::kMillisecond)->Iterations(5);
+BENCHMARK(BM_SplitWords);
+BENCHMARK(BM_Filter)->Arg(0)->Arg(1);
 
 // A benchmark of two indexes that disagree would prove nothing.
 bool SameResults() {
