@@ -73,8 +73,8 @@ struct PayloadLayout {
   // K and V of one head in one layer.
   INFERSCALE_HD constexpr uint64_t LayerBytes() const { return uint64_t{tokens} * (KeyRowBytes() + ValueRowBytes()); }
   INFERSCALE_HD constexpr uint64_t HeadBytes() const {
-    const uint64_t scales = IsQuantised(encoding) ? uint64_t{shape.layers} * tokens * 2 : 0;
-    return shape.layers * LayerBytes() + (scales + 15) / 16 * 16;
+    const uint64_t rows = shape.layers * LayerBytes();
+    return IsQuantised(encoding) ? Aligned(rows) + Aligned(uint64_t{shape.layers} * tokens * 2) : rows;
   }
   INFERSCALE_HD constexpr uint64_t Bytes() const { return shape.heads * HeadBytes(); }
 
@@ -86,8 +86,11 @@ struct PayloadLayout {
   }
   // Of an f16 scale; only when quantised.
   INFERSCALE_HD constexpr uint64_t ValueScale(uint32_t head, uint32_t layer, uint32_t token) const {
-    return Key(head, shape.layers, 0) + (uint64_t{layer} * tokens + token) * 2;
+    return head * HeadBytes() + Aligned(shape.layers * LayerBytes()) + (uint64_t{layer} * tokens + token) * 2;
   }
+
+ private:
+  INFERSCALE_HD static constexpr uint64_t Aligned(uint64_t bytes) { return (bytes + 15) / 16 * 16; }
 };
 
 // One channel of one head's keys in one layer. Both f16: the quantiser uses the rounded numbers, so that nothing is

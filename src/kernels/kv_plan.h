@@ -89,9 +89,12 @@ struct KvPlanView {
   uint32_t groups = 1;
   int32_t null_block = -1;
   // What the launcher chooses its kernel by.
-  bool vectors = false;       // every row can be moved 8 elements at a time
-  bool one_encoding = false;  // all sources have `encoding`
-  bool one_type = false;      // all layers have `type`
+  bool vectors = false;                   // every row can be moved 8 elements at a time
+  bool one_encoding = false;              // all sources have `encoding`
+  bool one_type = false;                  // all layers have `type`
+  bool quantised = false;                 // some source is
+  bool has_nulls = false;                 // some entry of a block table is a null block
+  const KeyQuant* calibration = nullptr;  // of all quantised sources; null when there is none or several
   PayloadEncoding encoding = PayloadEncoding::kBf16;
   CacheType type = CacheType::kBf16;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -115,6 +116,28 @@ bool AllEqual(std::span<const T> values, Get get) {
   return std::all_of(values.begin(), values.end(), [&](const T& value) { return get(value) == get(values[0]); });
 }
 
+// The calibration of all quantised sources, or null.
+const KeyQuant* OneCalibration(std::span<const KvSource> sources) {
+  const KeyQuant* one = nullptr;
+  for (const KvSource& source : sources) {
+    if (!IsQuantised(source.encoding)) continue;
+    if (one != nullptr && one != source.calibration) return nullptr;
+    one = source.calibration;
+  }
+  return one;
+}
+
+bool HasNulls(const KvBatch& batch) {
+  for (const KvRequest& request : batch.requests) {
+    for (const auto& table : request.tables) {
+      for (const int32_t entry : table) {
+        if (entry < 0 || entry == batch.null_block) return true;
+      }
+    }
+  }
+  return false;
+}
+
 template <class T>
 T* Moved(const T* pointer, const uint8_t* from, uint8_t* to) {
   return reinterpret_cast<T*>(to + (reinterpret_cast<const uint8_t*>(pointer) - from));
@@ -178,8 +201,12 @@ Result<KvPlan> BuildKvPlan(const KvBatch& batch, KvDirection direction, std::spa
   view.groups = batch.groups;
   view.null_block = batch.null_block;
   view.vectors = MovesInVectors(batch, direction);
+  view.has_nulls = HasNulls(batch);
+  view.calibration = OneCalibration(batch.sources);
   view.one_encoding = AllEqual(batch.sources, [](const KvSource& source) { return source.encoding; });
   view.one_type = AllEqual(batch.layers, [](const CacheLayer& layer) { return layer.type; });
+  view.quantised = std::any_of(batch.sources.begin(), batch.sources.end(),
+                               [](const KvSource& source) { return IsQuantised(source.encoding); });
   if (!batch.sources.empty()) view.encoding = batch.sources[0].encoding;
   if (!batch.layers.empty()) view.type = batch.layers[0].type;
   return KvPlan(view, out.data(), bytes);

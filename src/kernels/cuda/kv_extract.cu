@@ -8,6 +8,9 @@
 namespace inferscale::kernels {
 namespace {
 
+// Rows that a thread has under way at once (kv_inject.cu).
+constexpr int kRowsAhead = 2;
+
 // Returns how many of the eight were clipped.
 __device__ uint32_t QuantiseKey(Eight& x, const KeyQuant* channels, bool wide) {
   const float top = wide ? 255.0f : 15.0f;
@@ -19,7 +22,8 @@ __device__ uint32_t QuantiseKey(Eight& x, const KeyQuant* channels, bool wide) {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float2 channel = __half22float2(As<__half2>(words[j]));
-      const float q = rintf((x.v[4 * i + j] - channel.y) / channel.x);
+      // A division would take most of the kernel's time; the product's q is off by 2^-22 of it, 0.0001 at most.
+      const float q = rintf((x.v[4 * i + j] - channel.y) * __frcp_rn(channel.x));
       clipped += q < 0.0f || q > top;
       x.v[4 * i + j] = fminf(fmaxf(q, 0.0f), top);
     }
@@ -45,88 +49,130 @@ __device__ __half RowScale(float largest, uint32_t lanes, bool wide) {
 
 __device__ void QuantiseValue(Eight& x, __half stored, bool wide) {
   const float scale = __half2float(stored), top = wide ? 127.0f : 7.0f;
+  const float inverse = scale > 0.0f ? __frcp_rn(scale) : 0.0f;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    const float q = scale > 0.0f ? fminf(fmaxf(rintf(x.v[i] / scale), -top), top) : 0.0f;
+    const float q = fminf(fmaxf(rintf(x.v[i] * inverse), -top), top);
     x.v[i] = wide ? q : q + 8.0f;
   }
 }
 
-struct RowValues {
-  Eight a, b;
+// A thread's two groups of a cache row.
+struct RowBits {
+  Bits group[2];
 };
 
-__device__ RowValues LoadRow(const ThreadPlace& place, const ThreadRope& rope, uint32_t head, const CacheLayer& layer,
-                             int64_t cell, CacheType type) {
-  const uint8_t* from =
-      layer.base + cell + head * layer.head_stride + (place.key ? layer.key_offset : layer.value_offset);
+__device__ RowBits LoadRow(const uint8_t* from, const ThreadGroups& groups, CacheType type) {
   const uint32_t bytes = 8 * BytesPerElement(type);
-  RowValues row = {FromCache(LoadBits(from + rope.groups.at[0] * bytes, bytes), type),
-                   FromCache(LoadBits(from + rope.groups.at[1] * bytes, bytes), type)};
-  if (type == CacheType::kFp8E4m3) {
-    const float scale = place.key ? layer.key_scale : layer.value_scale;
+  return {{LoadBits(from + groups.at[0] * bytes, bytes), LoadBits(from + groups.at[1] * bytes, bytes)}};
+}
+
+// What the extracting functions of one thread share.
+template <bool kKey>
+struct Extraction {
+  const KvPlanView& plan;
+  const ThreadPlace& place;
+  const RecordRows& rows;
+  PayloadEncoding encoding;
+  const KeyQuant* calibration;
+  bool quantises;  // some record of the launch: then whole warps do V rows
+  uint32_t clipped = 0;
+
+  // All threads of a warp call this for V, which they quantise together; `there`: this one has a row.
+  __device__ void Store(const RowBits& row, const ThreadRope& rope, const BlockPair& pair, CacheType type, bool there) {
+    Eight a = FromCache(row.group[0], type), b = FromCache(row.group[1], type);
+    if (type == CacheType::kFp8E4m3) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) row.a.v[i] *= scale, row.b.v[i] *= scale;
+      for (int i = 0; i < 8; ++i) a.v[i] *= pair.scale[kKey], b.v[i] *= pair.scale[kKey];
+    }
+    if (kKey) rope.Apply(a, b);
+    const bool wide = encoding == PayloadEncoding::kInt8;
+    const __half scale = !kKey && quantises ? RowScale(there ? Largest(a, b) : 0.0f, place.lanes, wide) : __half{};
+    if (!there) return;
+    Bits first, second;
+    if (encoding == PayloadEncoding::kBf16) {
+      first = ToBf16(a), second = ToBf16(b);
+    } else if (encoding == PayloadEncoding::kF16) {
+      first = ToF16(a), second = ToF16(b);
+    } else {
+      if constexpr (kKey) {
+        const KeyQuant* channels = calibration + (pair.layer * plan.shape.heads + pair.head) * plan.shape.key_dim;
+        clipped += QuantiseKey(a, channels + 8 * rope.groups.at[0], wide);
+        clipped += QuantiseKey(b, channels + 8 * rope.groups.at[1], wide);
+      } else {
+        QuantiseValue(a, scale, wide), QuantiseValue(b, scale, wide);
+        if (place.lane == 0) *reinterpret_cast<__half*>(rows.Scale(pair.head, pair.layer)) = scale;
+      }
+      first = ToQuanta(a, wide), second = ToQuanta(b, wide);
+    }
+    uint8_t* to = rows.Row(pair.head, pair.layer);
+    StoreBits(to + rope.groups.at[0] * rows.group_bytes, BitsPerElement(encoding), first);
+    StoreBits(to + rope.groups.at[1] * rows.group_bytes, BitsPerElement(encoding), second);
   }
-  if (place.key) rope.Apply(row.a, row.b);
-  return row;
+};
+
+// Calls move(begin, end, cell, rope) for runs of the block's pairs whose layers share a table and a geometry: almost
+// always all of them. cell: kNoCell for a thread without a token, and where the request has no block.
+template <bool kKey, class Move>
+__device__ void ForEachRun(const KvPlanView& plan, const ThreadPlace& place, const BlockPair* pairs, uint32_t count,
+                           bool inverse, Move move) {
+  ThreadRope rope(place);
+  for (uint32_t begin = 0, end = 0; begin < count; begin = end) {
+    const uint32_t geometry = pairs[begin].geometry, table = pairs[begin].rope;
+    while (end < count && pairs[end].geometry == geometry && pairs[end].rope == table) ++end;
+    const int64_t cell = place.active ? CacheCell(plan, plan.layers[geometry], place.request, place.position) : kNoCell;
+    if (kKey && cell != kNoCell) rope.Use(plan, place, table, inverse);
+    move(begin, end, cell, rope);
+  }
 }
 
-__device__ void StoreExact(const RecordRows& rows, const ThreadRope& rope, uint8_t* to, const RowValues& row,
-                           bool bf16) {
-  StoreBits(to + rope.groups.at[0] * rows.group_bytes, 16, bf16 ? ToBf16(row.a) : ToF16(row.a));
-  StoreBits(to + rope.groups.at[1] * rows.group_bytes, 16, bf16 ? ToBf16(row.b) : ToF16(row.b));
-}
-
-// One pair of layer and head. Every thread of a warp is here: `there` says whether this one has a row.
-template <int kEncoding, int kType>
-__device__ void MoveRow(const KvPlanView& plan, const ThreadPlace& place, const RecordRows& rows, ThreadRope& rope,
-                        uint32_t head, const CacheLayer& layer, int64_t cell, PayloadEncoding encoding, bool there,
-                        uint32_t& clipped) {
-  const auto type = kType == kAny ? layer.type : static_cast<CacheType>(kType);
-  RowValues row = {};
-  if (there) {
-    rope.Use(plan, place, layer.rope, /*inverse=*/true);
-    row = LoadRow(place, rope, head, layer, cell, type);
-  }
-  uint8_t* to = rows.Row(head, layer.record_layer);
-  const bool wide = encoding == PayloadEncoding::kInt8, quantised = IsQuantised(encoding);
-  __half scale = __float2half_rn(0.0f);
-  // kAny: neighbours in a warp may have records of other encodings, so all of them take part.
-  if (kEncoding == kAny || quantised) scale = RowScale(Largest(row.a, row.b), place.lanes, wide);
-  if (!there) return;
-  if (!quantised) return StoreExact(rows, rope, to, row, encoding == PayloadEncoding::kBf16);
-  if (place.key) {
-    const KeyQuant* channels = plan.sources[place.source].calibration +
-                               (uint64_t{layer.record_layer} * plan.shape.heads + head) * plan.shape.key_dim;
-    clipped += QuantiseKey(row.a, channels + 8 * rope.groups.at[0], wide);
-    clipped += QuantiseKey(row.b, channels + 8 * rope.groups.at[1], wide);
-  } else {
-    QuantiseValue(row.a, scale, wide), QuantiseValue(row.b, scale, wide);
-    if (place.lane == 0) *reinterpret_cast<__half*>(rows.Scale(head, layer.record_layer)) = scale;
-  }
-  StoreBits(to + rope.groups.at[0] * rows.group_bytes, BitsPerElement(encoding), ToQuanta(row.a, wide));
-  StoreBits(to + rope.groups.at[1] * rows.group_bytes, BitsPerElement(encoding), ToQuanta(row.b, wide));
-}
-
-template <int kEncoding, int kType>
-__global__ void __launch_bounds__(kBlockThreads, 3)
-    ExtractVectors(const __grid_constant__ KvPlanView plan, uint32_t pairs_per_block) {
-  const BlockWork work(plan, pairs_per_block);
-  const ThreadPlace place = FindPlace(plan, work.tokens);
+template <bool kKey, int kEncoding, int kType>
+__device__ void MoveRows(const KvPlanView& plan, const ThreadPlace& place, const BlockPair* pairs, uint32_t count) {
   const auto encoding = kEncoding == kAny ? place.encoding : static_cast<PayloadEncoding>(kEncoding);
   const RecordRows rows(plan, place, encoding);
-  ThreadRope rope(place);
-  ThreadCell cell;
-  uint32_t clipped = 0;
-  for (uint32_t pair = work.begin; pair < work.end; ++pair) {
-    const uint32_t l = pair / plan.shape.heads;
-    const CacheLayer& layer = plan.layers[l];
-    const int64_t at = place.active ? cell.At(plan, layer, place) : kNoCell;
-    MoveRow<kEncoding, kType>(plan, place, rows, rope, pair - l * plan.shape.heads, layer, at, encoding, at != kNoCell,
-                              clipped);
+  const KeyQuant* calibration =
+      kKey && IsQuantised(encoding) && place.active ? plan.sources[place.source].calibration : nullptr;
+  const bool quantises = kEncoding == kAny ? plan.quantised : IsQuantised(encoding);
+  Extraction<kKey> extraction{plan, place, rows, encoding, calibration, quantises};
+  ForEachRun<kKey>(
+      plan, place, pairs, count, /*inverse=*/true,
+      [&](uint32_t begin, uint32_t end, int64_t cell, const ThreadRope& rope) {
+        const bool there = cell != kNoCell;
+        for (uint32_t p = begin; p < end; p += kRowsAhead) {
+          RowBits row[kRowsAhead] = {};
+#pragma unroll
+          for (int u = 0; u < kRowsAhead; ++u) {
+            if (!there || p + u >= end) continue;
+            const BlockPair& pair = pairs[p + u];
+            row[u] =
+                LoadRow(pair.row[kKey] + cell, rope.groups, kType == kAny ? pair.type : static_cast<CacheType>(kType));
+          }
+#pragma unroll
+          for (int u = 0; u < kRowsAhead; ++u) {
+            if (p + u >= end) continue;
+            const BlockPair& pair = pairs[p + u];
+            extraction.Store(row[u], rope, pair, kType == kAny ? pair.type : static_cast<CacheType>(kType), there);
+          }
+        }
+      });
+  if (extraction.clipped > 0) atomicAdd(plan.status + place.source, extraction.clipped);
+}
+
+template <int kEncoding, int kType>
+__global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
+    ExtractVectors(const __grid_constant__ KvPlanView plan, uint32_t pairs_per_block) {
+  __shared__ BlockPair pairs[kMaxPairsPerBlock];
+  const BlockWork work(plan, pairs_per_block);
+  FindPairs(plan, work, pairs);
+  const ThreadPlace place = FindPlace(plan, work.tokens);
+  __syncthreads();
+  const uint32_t count = work.end - work.begin;
+  // A warp has K rows or V rows when V is quantised (kv_plan_check.cc sees to it), so its threads stay together.
+  if (place.key) {
+    MoveRows<true, kEncoding, kType>(plan, place, pairs, count);
+  } else {
+    MoveRows<false, kEncoding, kType>(plan, place, pairs, count);
   }
-  if (clipped > 0) atomicAdd(plan.status + place.source, clipped);
 }
 
 struct Launch {

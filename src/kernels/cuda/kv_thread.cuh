@@ -13,6 +13,8 @@
 namespace inferscale::kernels {
 
 inline constexpr int kBlockThreads = 256;
+// Of the vector kernels: 80 registers a thread.
+inline constexpr int kBlocksPerSm = 3;
 
 struct ThreadPlace {
   bool active = false;  // false: beyond the last token, or left over
@@ -48,6 +50,36 @@ struct BlockWork {
     end = min(begin + pairs_per_block, plan.layer_count * plan.shape.heads);
   }
 };
+
+inline constexpr uint32_t kMaxPairsPerBlock = 64;
+
+// What all threads of a block need of a pair, in shared memory: the layers' descriptors are read and the divisions made
+// once per block instead of once per thread and pair (which took three times as long as the memory did).
+struct BlockPair {
+  uint8_t* row[2];  // V, K: of this head, from where a token's cell counts
+  float scale[2];   // V, K
+  uint32_t head;
+  uint32_t layer;  // of the record
+  uint32_t rope;
+  uint32_t geometry;  // also the index of a layer that has it
+  CacheType type;
+};
+
+// All threads of the block call this; the pairs are ready behind the next __syncthreads().
+__device__ inline void FindPairs(const KvPlanView& plan, const BlockWork& work, BlockPair* pairs) {
+  const uint32_t p = work.begin + threadIdx.x;
+  if (p >= work.end) return;
+  const uint32_t l = p / plan.shape.heads, head = p - l * plan.shape.heads;
+  const CacheLayer& layer = plan.layers[l];
+  uint8_t* row = layer.base + head * layer.head_stride;
+  pairs[threadIdx.x] = {.row = {row + layer.value_offset, row + layer.key_offset},
+                        .scale = {layer.value_scale, layer.key_scale},
+                        .head = head,
+                        .layer = layer.record_layer,
+                        .rope = layer.rope,
+                        .geometry = layer.geometry,
+                        .type = layer.type};
+}
 
 // The span that a token of the plan is in.
 __device__ inline uint32_t FindSpan(const KvPlanView& plan, uint32_t token) {
@@ -128,7 +160,7 @@ struct ThreadGroups {
   }
 };
 
-// How a thread's K rows rotate. Cosines and sines stay in registers while layers share a table.
+// How a thread's K rows rotate: cosines and sines in registers, loaded when the table changes from layer to layer.
 struct ThreadRope {
   uint32_t rope = kNoRope;
   ThreadGroups groups;
@@ -138,16 +170,10 @@ struct ThreadRope {
 
   __device__ explicit ThreadRope(const ThreadPlace& place) : groups(place) {}
 
-  // The groups in a layer with this table, before Use().
-  __device__ ThreadGroups Groups(const KvPlanView& plan, const ThreadPlace& place, uint32_t next) const {
-    if (!place.key || next == rope) return groups;
-    return next == kNoRope ? ThreadGroups(place) : ThreadGroups(place, plan.ropes[next]);
-  }
-
   __device__ void Use(const KvPlanView& plan, const ThreadPlace& place, uint32_t next, bool inverse) {
-    if (!place.key || next == rope) return;
-    groups = Groups(plan, place, next);
+    if (next == rope) return;
     rope = next;
+    groups = rope == kNoRope ? ThreadGroups(place) : ThreadGroups(place, plan.ropes[rope]);
     if (!groups.turns[0]) return;
     const RopeRows& rows = plan.ropes[rope];
     if (groups.halves) {
@@ -202,17 +228,15 @@ struct ThreadRope {
   }
 };
 
-// The cell of a thread's token, looked up again when the layers' geometry changes.
+// The cell of a thread's token, looked up when the geometry changes from layer to layer.
 struct ThreadCell {
   uint32_t geometry = 0xFFFFFFFF;
   int64_t offset = kNoCell;
 
-  __device__ int64_t At(const KvPlanView& plan, const CacheLayer& layer, const ThreadPlace& place) {
-    if (layer.geometry != geometry) {
-      geometry = layer.geometry;
-      offset = CacheCell(plan, layer, place.request, place.position);
-    }
-    return offset;
+  __device__ void Use(const KvPlanView& plan, const ThreadPlace& place, uint32_t next) {
+    if (next == geometry) return;
+    geometry = next;
+    offset = CacheCell(plan, plan.layers[geometry], place.request, place.position);
   }
 };
 

@@ -48,7 +48,11 @@ __device__ inline Bits LoadBits(const uint8_t* at, uint32_t bytes) {
 
 __device__ inline void StoreBits(uint8_t* at, uint32_t bytes, Bits bits) {
   if (bytes == 16) {
+#ifdef KV_CS
+    __stcs(reinterpret_cast<uint4*>(at), bits);
+#else
     *reinterpret_cast<uint4*>(at) = bits;
+#endif
   } else if (bytes == 8) {
     *reinterpret_cast<uint2*>(at) = make_uint2(bits.x, bits.y);
   } else {
