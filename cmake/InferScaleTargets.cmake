@@ -9,7 +9,7 @@ target_compile_options(inferscale_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-W
 target_compile_options(inferscale_options INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict
                                                     -Wno-maybe-uninitialized>)
 if(INFERSCALE_WERROR)
-  target_compile_options(inferscale_options INTERFACE -Werror)
+  target_compile_options(inferscale_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)  # nvcc knows it otherwise
 endif()
 if(INFERSCALE_SANITIZE)
   target_compile_options(inferscale_options INTERFACE -fsanitize=${INFERSCALE_SANITIZE} -fno-omit-frame-pointer -g
