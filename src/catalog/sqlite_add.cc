@@ -123,17 +123,17 @@ Status HideFact(Op& op, FactRow fact, std::string_view by, std::vector<FactSeq>&
   const bool first = fact.superseded_by.empty();
   fact.superseded_by = by;
   TRY(StoreFact(op.db, fact));
-  TRY_ASSIGN(std::vector<FactRow> rows, PartsOf(op.db, fact.seq));
-  for (FactRow& part : rows) {
+  TRY_ASSIGN(std::vector<FactRow> parts, PartsOf(op.db, op.ns, fact.seq));
+  for (FactRow& part : parts) {
     part.superseded_by = by;
     TRY(StoreFact(op.db, part));
   }
   if (!first) return {};
-  rows.push_back(fact);
-  for (const FactRow& row : rows) {
-    TRY(op.db.Run("DELETE FROM queue WHERE fact=?", row.seq));
-    hidden.push_back(row.seq);
-    op.change.superseded.push_back(row.seq);
+  TRY_ASSIGN(const std::vector<FactSeq> seqs, WithParts(op.db, fact.seq));
+  for (const FactSeq seq : seqs) {
+    TRY(op.db.Run("DELETE FROM queue WHERE fact=?", seq));
+    hidden.push_back(seq);
+    op.change.superseded.push_back(seq);
   }
   op.content = true;
   return AddHistory(op, fact.id, HistoryEvent::kSupersede, std::nullopt);

@@ -18,8 +18,10 @@ Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& 
     };
   const std::filesystem::path path = folder / "catalog.db";
   const sqlite::ConnectionOptions connection = {options.vfs, false, options.secure_delete};
-  TRY_ASSIGN(std::unique_ptr<sqlite::Pool> pool, sqlite::Pool::Open(path, connection, options.readers));
-  TRY(pool->Alone([&](sqlite::Connection& db) { return sqlite::Migrate(db, sqlite::Migrations(), options.program); }));
+  const auto migrate = [&](sqlite::Connection& db) {
+    return sqlite::Migrate(db, sqlite::Migrations(), options.program);
+  };
+  TRY_ASSIGN(std::unique_ptr<sqlite::Pool> pool, sqlite::Pool::Open(path, connection, options.readers, migrate));
   return std::unique_ptr<Catalog>(std::make_unique<sqlite::SqliteCatalog>(std::move(pool), std::move(options)));
 }
 

@@ -20,6 +20,19 @@ bool SumFits(std::string_view blob) {
   return blob.size() >= kSumBytes && SumBytes(blob.substr(kSumBytes)) == blob.substr(0, kSumBytes);
 }
 
+int64_t SumOf(const Packer& packer) {
+  return static_cast<int64_t>(Checksum64(packer.bytes().data(), packer.bytes().size()));
+}
+
+std::string SumBytes(const KvRow& row, std::string_view seen) {
+  Packer packer;
+  packer.Varint(row.record).Signed(row.name_space).Varint(row.fact).Varint(row.content_version);
+  packer.Str(HashBlob(row.model_key)).Varint(static_cast<uint64_t>(row.encoding));
+  packer.Str(HashBlob(row.calibration_id)).Str(HashBlob(row.window_digest));
+  packer.Varint(row.n_tokens).Varint(row.location.bytes).Str(seen);
+  return SumBytes(packer.bytes());
+}
+
 void PackDate(Packer& packer, const std::optional<Date>& date) {
   packer.Varint(date ? 1 : 0).Signed(date ? DayOf(*date) : 0);
 }
@@ -77,29 +90,31 @@ std::string_view Unpacker::Str() {
 }
 
 // The seqs of a window are mostly neighbours: a difference and a version take two bytes for most of them.
-std::string PackSeen(std::span<const Seen> seen) {
+std::string PackSeen(const KvRow& row) {
   Packer packer;
   uint64_t last = 0;
-  for (const Seen& each : seen) {
+  for (const Seen& each : row.saw) {
     packer.Varint(static_cast<uint64_t>(each.kind));
     packer.Signed(static_cast<int64_t>(each.seq - last)).Varint(each.version);
     last = each.seq;
   }
-  return packer.Sealed();
+  return SumBytes(row, packer.bytes()).append(packer.bytes());
 }
 
-std::optional<std::vector<Seen>> UnpackSeen(std::string_view blob) {
-  Unpacker unpacker = Unpacker::OfSealed(blob);
-  std::vector<Seen> seen;
+bool UnpackSeen(std::string_view blob, KvRow& row) {
+  row.saw.clear();
+  if (blob.size() < kSumBytes) return false;
+  const std::string_view seen = blob.substr(kSumBytes);
+  if (SumBytes(row, seen) != blob.substr(0, kSumBytes)) return false;
+  Unpacker unpacker(seen);
   uint64_t last = 0;
   while (unpacker.more()) {
-    Seen& each = seen.emplace_back();
+    Seen& each = row.saw.emplace_back();
     each.kind = static_cast<SeenKind>(unpacker.Varint());
     each.seq = last = last + static_cast<uint64_t>(unpacker.Signed());
     each.version = static_cast<uint32_t>(unpacker.Varint());
   }
-  if (!unpacker.done()) return std::nullopt;
-  return seen;
+  return unpacker.done();
 }
 
 std::string PackTerms(std::span<const TermRef> terms) {
@@ -132,6 +147,13 @@ bool UnpackVector(std::string_view blob, uint32_t dims, std::vector<float>& out)
   return true;
 }
 
+std::string SealText(std::string_view text) { return SumBytes(text).append(text); }
+
+std::optional<std::string> UnsealText(std::string_view blob) {
+  if (!SumFits(blob)) return std::nullopt;
+  return std::string(blob.substr(kSumBytes));
+}
+
 std::string PackAdded(std::span<const AddedFact> facts) {
   Packer packer;
   packer.Varint(facts.size());
@@ -158,6 +180,11 @@ std::optional<std::vector<AddedFact>> UnpackAdded(std::string_view blob) {
   }
   if (!unpacker.done()) return std::nullopt;
   return facts;
+}
+
+bool IsDay(std::optional<int64_t> day) {
+  constexpr int64_t kFirst = -719162, kLast = 2932896;  // 0001-01-01 and 9999-12-31
+  return !day || (*day >= kFirst && *day <= kLast);
 }
 
 int64_t DayOf(const Date& date) {
@@ -209,14 +236,22 @@ int64_t SumOf(const FactRow& row) {
   packer.Varint(row.expires_us ? 1 : 0).Signed(row.expires_us.value_or(0)).Str(row.metadata);
   packer.Str(row.scope.user_id).Str(row.scope.agent_id).Str(row.scope.run_id).Str(row.scope.app_id);
   packer.Str(row.turn).Str(row.supersede_key).Str(row.superseded_by).Varint(row.words);
-  return static_cast<int64_t>(Checksum64(packer.bytes().data(), packer.bytes().size()));
+  return SumOf(packer);
 }
 
-int64_t SumOf(const TurnRow& row) {
+int64_t SumOf(NamespaceId ns, const TurnRow& row) {
   Packer packer;
-  packer.Str(row.id).Varint(row.ordinal).Str(row.speaker).Str(row.text).Varint(row.version);
+  packer.Signed(ns).Str(row.id).Varint(row.ordinal).Str(row.speaker).Str(row.text).Varint(row.version);
   PackDate(packer, row.date);
-  return static_cast<int64_t>(Checksum64(packer.bytes().data(), packer.bytes().size()));
+  return SumOf(packer);
+}
+
+int64_t SumOfName(std::string_view name) { return static_cast<int64_t>(Checksum64(name.data(), name.size())); }
+
+int64_t SumOfTerm(NamespaceId ns, std::string_view term) {
+  Packer packer;
+  packer.Signed(ns).Str(term);
+  return SumOf(packer);
 }
 
 }  // namespace inferscale::sqlite

@@ -45,9 +45,10 @@ class Unpacker {
   bool ok_ = true;
 };
 
-// What a record has seen. nullopt: damaged.
-std::string PackSeen(std::span<const Seen> seen);
-std::optional<std::vector<Seen>> UnpackSeen(std::string_view blob);
+// What a record has seen, behind a checksum of that and of all other fields of its row but segment and offset: the
+// store checks those. Unpack fills row.saw; false: damaged.
+std::string PackSeen(const KvRow& row);
+bool UnpackSeen(std::string_view blob, KvRow& row);
 
 // A fact's terms: ids of the terms table, and counts.
 struct TermRef {
@@ -68,6 +69,7 @@ std::optional<std::vector<AddedFact>> UnpackAdded(std::string_view blob);
 
 // Days since 1970-01-01, negative before it.
 int64_t DayOf(const Date& date);
+bool IsDay(std::optional<int64_t> day);  // nullopt too; of other numbers, which are damage, no Date can be made
 Date DateOf(int64_t day);
 Date DateOfInstant(Micros instant);  // in UTC
 
@@ -76,8 +78,15 @@ Hash128 ContentHash(std::string_view text, const std::optional<Date>& date);
 std::string HashBlob(const Hash128& hash);  // 16 bytes, high half first, big-endian
 std::optional<Hash128> HashOfBlob(std::string_view blob);
 
+// Words of the history, and values of settings, behind their checksum. nullopt: damaged.
+std::string SealText(std::string_view text);
+std::optional<std::string> UnsealText(std::string_view blob);
+
 // Checksums of whole rows, for the sum columns. The seq is not in it: it is known only after the row is inserted.
 int64_t SumOf(const FactRow& row);
-int64_t SumOf(const TurnRow& row);
+int64_t SumOf(NamespaceId ns, const TurnRow& row);
+// Of a namespace's name, and of a term in its namespace: the row that an index leads to is the one asked for.
+int64_t SumOfName(std::string_view name);
+int64_t SumOfTerm(NamespaceId ns, std::string_view term);
 
 }  // namespace inferscale::sqlite

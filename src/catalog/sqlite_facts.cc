@@ -19,13 +19,14 @@ constexpr std::string_view kScanBySeq = INFERSCALE_SCAN("f.seq");
 constexpr std::string_view kScanByOrder = INFERSCALE_SCAN("f.order_day, coalesce(f.part_of, f.seq), f.seq");
 #undef INFERSCALE_SCAN
 
-Status ScanRows(Cursor& cursor, uint32_t dims, const std::function<bool(const ScanRow&)>& use, ScanStats& stats) {
+Status ScanRows(Cursor& cursor, NamespaceId ns, uint32_t dims, const std::function<bool(const ScanRow&)>& use,
+                ScanStats& stats) {
   FactRow row;
   std::vector<float> vector;
   for (;;) {
     TRY_ASSIGN(const bool more, cursor.Next());
     if (!more) return {};
-    if (!ReadFact(cursor, row)) {
+    if (!ReadFact(cursor, row) || row.name_space != ns) {
       ++stats.damaged_facts;
       continue;
     }
@@ -88,16 +89,15 @@ Result<std::vector<FactRow>> SqliteCatalog::GetFacts(NamespaceId ns, std::span<c
 Result<std::vector<FactRow>> SqliteCatalog::FindFacts(std::string_view id) {
   TRY_ASSIGN(Pool::Reader reader, pool_->Read());
   TRY_ASSIGN(Cursor cursor,
-             (*reader).Query("SELECT " INFERSCALE_FACT_COLUMNS " FROM facts f WHERE f.id=? ORDER BY f.ns LIMIT ?", id,
-                             limits::kListPage));
-  return ReadFacts(cursor);
+             (*reader).Query("SELECT " INFERSCALE_FACT_COLUMNS " FROM facts f WHERE f.id=? ORDER BY f.ns", id));
+  TRY_ASSIGN(std::vector<FactRow> rows, ReadFacts(cursor, 0, limits::kListPage));
+  std::erase_if(rows, [&](const FactRow& row) { return row.id != id; });  // a damaged index leads there
+  return rows;
 }
 
 Result<std::vector<FactRow>> SqliteCatalog::GetParts(NamespaceId ns, FactSeq parent) {
   TRY_ASSIGN(Pool::Reader reader, pool_->Read());
-  TRY_ASSIGN(std::vector<FactRow> parts, PartsOf(*reader, parent));
-  if (!parts.empty() && parts.front().name_space != ns) parts.clear();
-  return parts;
+  return PartsOf(*reader, ns, parent);
 }
 
 Result<std::vector<FactRow>> SqliteCatalog::ListFacts(NamespaceId ns, const ListOptions& options) {
@@ -105,15 +105,15 @@ Result<std::vector<FactRow>> SqliteCatalog::ListFacts(NamespaceId ns, const List
   static constexpr std::string_view kOldest =
       "SELECT " INFERSCALE_FACT_COLUMNS
       " FROM facts f WHERE f.ns=?1 AND f.seq>?2 AND f.kind<>2 AND (f.superseded_by IS NULL OR ?3)"
-      " AND (f.expires_us IS NULL OR f.expires_us>?4 OR ?5) ORDER BY f.seq LIMIT ?6";
+      " AND (f.expires_us IS NULL OR f.expires_us>?4 OR ?5) ORDER BY f.seq";
   static constexpr std::string_view kNewest =
       "SELECT " INFERSCALE_FACT_COLUMNS
       " FROM facts f WHERE f.ns=?1 AND f.seq<?2 AND f.kind<>2 AND (f.superseded_by IS NULL OR ?3)"
-      " AND (f.expires_us IS NULL OR f.expires_us>?4 OR ?5) ORDER BY f.seq DESC LIMIT ?6";
+      " AND (f.expires_us IS NULL OR f.expires_us>?4 OR ?5) ORDER BY f.seq DESC";
   const FactSeq from = options.newest_first && options.after == 0 ? FactSeq{INT64_MAX} : options.after;
   TRY_ASSIGN(Cursor cursor, (*reader).Query(options.newest_first ? kNewest : kOldest, ns, from, options.superseded,
-                                            Now(), options.expired, std::min(options.limit, limits::kListPage)));
-  return ReadFacts(cursor);
+                                            Now(), options.expired));
+  return ReadFacts(cursor, ns, std::min(options.limit, limits::kListPage));
 }
 
 Result<ScanStats> SqliteCatalog::ScanFacts(NamespaceId ns, const ScanOptions& options,
@@ -125,7 +125,7 @@ Result<ScanStats> SqliteCatalog::ScanFacts(NamespaceId ns, const ScanOptions& op
   ScanStats stats;
   TRY_ASSIGN(Cursor cursor, db.Query(options.by_order ? kScanByOrder : kScanBySeq, vectors ? embedder->id : -1, ns,
                                      options.after, options.parents));
-  TRY(ScanRows(cursor, vectors ? embedder->info.dims : 0, row, stats));
+  TRY(ScanRows(cursor, ns, vectors ? embedder->info.dims : 0, row, stats));
   return stats;
 }
 
@@ -133,11 +133,9 @@ Result<std::vector<HistoryEntry>> SqliteCatalog::History(NamespaceId ns, std::st
   TRY_ASSIGN(Pool::Reader reader, pool_->Read());
   Connection& db = *reader;
   std::optional<std::string> present;
-  {
-    TRY_ASSIGN(Cursor cursor, db.Query("SELECT text FROM facts WHERE id=? AND ns=? AND kind<>2", id, ns));
-    TRY_ASSIGN(const bool found, cursor.Next());
-    if (found) present = cursor.Text(0);
-  }
+  const auto fact = FindFact(db, ns, id);
+  if (fact && fact->kind != FactKind::kPart) present = fact->text;
+  if (!fact && fact.error().code != ErrorCode::kNotFound) return tl::unexpected<Error>(fact.error());
   std::vector<NumberedEntry> entries;
   TRY_ASSIGN(Cursor cursor,
              db.Query("SELECT n, event, at_us, old_text FROM history WHERE ns=? AND fact=? ORDER BY n", ns, id));
@@ -148,7 +146,9 @@ Result<std::vector<HistoryEntry>> SqliteCatalog::History(NamespaceId ns, std::st
     each.n = cursor.Int(0);
     each.entry.event = static_cast<HistoryEvent>(cursor.Int(1));
     each.entry.at_us = cursor.Int(2);
-    if (!cursor.IsNull(3)) each.entry.old_text = cursor.Text(3);
+    if (cursor.IsNull(3)) continue;
+    each.entry.old_text = UnsealText(cursor.Bytes(3));
+    if (!each.entry.old_text) return Fail(ErrorCode::kCorrupt, "catalog: the history of this fact is damaged");
   }
   FillNewTexts(entries, std::move(present));
   std::vector<HistoryEntry> history;

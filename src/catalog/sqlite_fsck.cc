@@ -67,14 +67,57 @@ Status CheckFacts(Fsck& fsck) {
 }
 
 Status CheckTurns(Fsck& fsck) {
-  TRY_ASSIGN(Cursor cursor, fsck.db.Query("SELECT seq, id, ordinal, speaker, text, date, version, sum FROM turns"));
+  TRY_ASSIGN(Cursor cursor, fsck.db.Query("SELECT seq, id, ordinal, speaker, text, date, version, sum, ns FROM turns"));
   for (;;) {
     TRY_ASSIGN(const bool more, cursor.Next());
     if (!more) return {};
     TurnRow turn;
-    if (!ReadTurn(cursor, turn))
+    if (!ReadTurn(cursor, cursor.Int(8), turn))
       fsck.Report("turn number " + std::to_string(turn.seq) + " is damaged: give it again", false);
   }
+}
+
+// Old words that are not what they were are worth nothing; the event stays.
+Status CheckHistory(Fsck& fsck) {
+  struct Key {
+    int64_t ns = 0, n = 0;
+    std::string fact;
+  };
+  std::vector<Key> damaged;
+  {
+    TRY_ASSIGN(Cursor cursor, fsck.db.Query("SELECT ns, n, fact, old_text FROM history WHERE old_text IS NOT NULL"));
+    for (;;) {
+      TRY_ASSIGN(const bool more, cursor.Next());
+      if (!more) break;
+      if (!UnsealText(cursor.Bytes(3))) damaged.push_back({cursor.Int(0), cursor.Int(1), std::string(cursor.Text(2))});
+    }
+  }
+  fsck.Count(damaged.size(), "former texts in the history are damaged and lost", fsck.repair);
+  if (!fsck.repair) return {};
+  for (const Key& key : damaged)
+    TRY(fsck.db.Run("UPDATE history SET old_text=NULL WHERE ns=? AND fact=? AND n=?", key.ns,
+                    std::string_view(key.fact), key.n));
+  return {};
+}
+
+Status CheckNames(Fsck& fsck) {
+  TRY_ASSIGN(Cursor names, fsck.db.Query("SELECT id, name, sum FROM namespaces"));
+  for (;;) {
+    TRY_ASSIGN(const bool more, names.Next());
+    if (!more) break;
+    if (SumOfName(names.Text(1)) != names.Int(2))
+      fsck.Report("the name of namespace number " + std::to_string(names.Int(0)) + " is damaged: restore a copy",
+                  false);
+  }
+  TRY_ASSIGN(Cursor settings, fsck.db.Query("SELECT value FROM settings WHERE key LIKE 'user.%'"));
+  uint64_t damaged = 0;
+  for (;;) {
+    TRY_ASSIGN(const bool more, settings.Next());
+    if (!more) break;
+    damaged += UnsealText(settings.Bytes(0)) ? 0 : 1;
+  }
+  fsck.Count(damaged, "settings are damaged: set them again", false);
+  return {};
 }
 
 }  // namespace
@@ -101,8 +144,10 @@ Status CheckDatabase(Fsck& fsck) {
 }
 
 Status CheckRows(Fsck& fsck) {
+  TRY(CheckNames(fsck));
   TRY(CheckFacts(fsck));
-  return CheckTurns(fsck);
+  TRY(CheckTurns(fsck));
+  return CheckHistory(fsck);
 }
 
 Status CheckCounters(Fsck& fsck) {

@@ -3,6 +3,7 @@
 
 #include "catalog/sqlite_codec.h"
 #include "catalog/sqlite_fsck.h"
+#include "catalog/sqlite_kv_rows.h"
 #include "catalog/sqlite_stale.h"
 
 namespace inferscale::sqlite {
@@ -87,6 +88,24 @@ Status CheckIndexedFacts(Fsck& fsck) {
   return {};
 }
 
+// A word that is not what it was: it goes, and the facts that have it are embedded anew, which brings it back.
+Status CheckTerms(Fsck& fsck) {
+  std::vector<int64_t> damaged;
+  {
+    TRY_ASSIGN(Cursor cursor, fsck.db.Query("SELECT id, ns, term, sum FROM terms"));
+    for (;;) {
+      TRY_ASSIGN(const bool more, cursor.Next());
+      if (!more) break;
+      if (SumOfTerm(cursor.Int(1), cursor.Text(2)) != cursor.Int(3)) damaged.push_back(cursor.Int(0));
+    }
+  }
+  fsck.Count(damaged.size(), "damaged words: the facts that have them are embedded anew", fsck.repair);
+  if (!fsck.repair) return {};
+  // Without the word its facts' terms do not fit any more, which CheckIndexedFacts sees.
+  for (const int64_t term : damaged) TRY(fsck.db.Run("DELETE FROM terms WHERE id=?", term));
+  return {};
+}
+
 Status CheckTermCounts(Fsck& fsck) {
   TRY_ASSIGN(const auto wrong, fsck.db.Value("SELECT count(*) FROM terms t WHERE facts<>"
                                              "(SELECT count(*) FROM postings p WHERE p.term=t.id)"));
@@ -96,34 +115,33 @@ Status CheckTermCounts(Fsck& fsck) {
   return fsck.db.Run("DELETE FROM terms WHERE facts=0");
 }
 
-// A record's row and what it needs of its fact.
+// A record's row; whether that is whole, and its fact as it says.
 struct Record {
-  RecordSeq record = 0;
-  NamespaceId ns = 0;
-  bool fact_fits = false;
-  std::optional<std::vector<Seen>> saw;
+  KvRow row;
+  bool fits = false;
 };
 
 Result<std::vector<Record>> ReadRecords(Connection& db) {
   std::vector<Record> all;
-  TRY_ASSIGN(Cursor cursor, db.Query("SELECT k.record, k.ns, f.seq IS NOT NULL AND f.version=k.version AND"
-                                     " f.ns=k.ns AND f.kind<>1 AND f.superseded_by IS NULL, k.saw"
-                                     " FROM kv k LEFT JOIN facts f ON f.seq=k.fact"));
+  TRY_ASSIGN(Cursor cursor, db.Query("SELECT " INFERSCALE_KV_COLUMNS
+                                     ", EXISTS(SELECT 1 FROM facts f WHERE f.seq=kv.fact AND f.version=kv.version AND"
+                                     " f.ns=kv.ns AND f.kind<>1 AND f.superseded_by IS NULL) FROM kv"));
   for (;;) {
     TRY_ASSIGN(const bool more, cursor.Next());
     if (!more) return all;
-    all.push_back({cursor.UInt(0), cursor.Int(1), cursor.Int(2) != 0, UnpackSeen(cursor.Bytes(3))});
+    Record& record = all.emplace_back();
+    record.fits = ReadRecord(cursor, record.row) && cursor.Int(kKvColumns) != 0;
   }
 }
 
 // Nothing that it saw is gone, changed or superseded, or got an expiry.
-Result<bool> SawWhatIsThere(Connection& db, const Record& record) {
-  for (const Seen& seen : *record.saw) {
+Result<bool> SawWhatIsThere(Connection& db, const KvRow& row) {
+  for (const Seen& seen : row.saw) {
     const std::string_view sql = seen.kind == SeenKind::kFact
                                      ? "SELECT version FROM facts WHERE seq=? AND ns=? AND superseded_by IS NULL"
                                        " AND expires_us IS NULL"
                                      : "SELECT version FROM turns WHERE seq=? AND ns=?";
-    TRY_ASSIGN(const auto version, db.Value(sql, seen.seq, record.ns));
+    TRY_ASSIGN(const auto version, db.Value(sql, seen.seq, row.name_space));
     if (version != static_cast<int64_t>(seen.version)) return false;
   }
   return true;
@@ -132,6 +150,7 @@ Result<bool> SawWhatIsThere(Connection& db, const Record& record) {
 }  // namespace
 
 Status CheckSearch(Fsck& fsck) {
+  TRY(CheckTerms(fsck));
   TRY(CheckIndexedFacts(fsck));
   TRY(CheckTermCounts(fsck));
   TRY_ASSIGN(const auto bare, fsck.db.Value("SELECT count(*) FROM facts f WHERE f.kind<>1 AND NOT EXISTS"
@@ -148,15 +167,15 @@ Status CheckRecords(Fsck& fsck) {
   TRY_ASSIGN(const std::vector<Record> all, ReadRecords(fsck.db));
   uint64_t wrong = 0;
   for (const Record& record : all) {
-    bool usable = record.fact_fits && record.saw.has_value();
+    bool usable = record.fits;
     if (usable) {
-      TRY_ASSIGN(usable, SawWhatIsThere(fsck.db, record));
+      TRY_ASSIGN(usable, SawWhatIsThere(fsck.db, record.row));
     }
     if (usable) continue;
     ++wrong;
     if (!fsck.repair) continue;
-    Op op{fsck.db, record.ns, fsck.now};
-    TRY(DropRecord(op, record.record, true));
+    Op op{fsck.db, record.row.name_space, fsck.now};
+    TRY(DropRecord(op, record.row.record, true));
     TRY(op.Finish());
   }
   fsck.Count(wrong, "KV records that must not be used", fsck.repair);

@@ -93,8 +93,11 @@ Result<RecordSeq> SqliteCatalog::ReserveRecords(size_t count) {
   if (last_record_ - next_record_ < count) {
     TRY_ASSIGN(Pool::Writer writer, Write());
     Connection& db = *writer;
-    TRY_ASSIGN(const auto stored, db.Value("SELECT CAST(CAST(value AS TEXT) AS INTEGER) FROM settings"
-                                           " WHERE key='next_record'"));
+    // Rows that are there count too: a damaged setting must not give their ids again.
+    TRY_ASSIGN(const auto stored, db.Value("SELECT max(coalesce((SELECT CAST(CAST(value AS TEXT) AS INTEGER)"
+                                           " FROM settings WHERE key='next_record'), 1),"
+                                           " coalesce((SELECT max(record) FROM kv), 0) + 1,"
+                                           " coalesce((SELECT max(record) FROM erase), 0) + 1)"));
     const auto first = static_cast<RecordSeq>(std::max<int64_t>(stored.value_or(1), 1));
     const RecordSeq last = first + std::max(count, kReserveBlock);
     const std::string text = std::to_string(last);

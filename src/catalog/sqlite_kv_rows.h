@@ -7,13 +7,18 @@
 #include "catalog/catalog_types.h"
 #include "catalog/sqlite_connection.h"
 
-// In the order that ReadRecords expects.
+// In the order that ReadRecord expects.
 #define INFERSCALE_KV_COLUMNS \
-  "record, ns, fact, version, model, encoding, calibration, window, tokens, segment, offset, bytes"
+  "record, ns, fact, version, model, encoding, calibration, window, tokens, segment, offset, bytes, saw"
 
 namespace inferscale::sqlite {
 
-// Calls use for each row until it returns false. Rows with a digest of a wrong length are left out.
+inline constexpr int kKvColumns = 13;
+
+// The cursor's row, whose first columns are INFERSCALE_KV_COLUMNS; false when its checksum does not fit.
+bool ReadRecord(const Cursor& cursor, KvRow& row);
+
+// Calls use for each row until it returns false. Damaged ones are left out.
 Status ReadRecords(Cursor& cursor, const std::function<bool(const KvRow&)>& use);
 
 Status InsertRecord(Connection& db, const KvRow& row);

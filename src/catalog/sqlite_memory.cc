@@ -37,6 +37,7 @@ void ClearFreedMemory() {
     clearing.xFree = ClearingFree;
     clearing.xRealloc = ClearingRealloc;
     (void)sqlite3_config(SQLITE_CONFIG_MALLOC, &clearing);
+    (void)sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0);
   });
 }
 

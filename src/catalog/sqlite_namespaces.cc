@@ -1,16 +1,18 @@
 // Namespaces.
 #include "base/limits.h"
+#include "catalog/sqlite_codec.h"
 #include "catalog/sqlite_delete.h"
 #include "catalog/sqlite_impl.h"
 
 #define INFERSCALE_NAMESPACE_COLUMNS \
-  "id, name, created_us, last_active_us, facts, searchable, words, turns, generation, kv_bytes"
+  "id, name, created_us, last_active_us, facts, searchable, words, turns, generation, kv_bytes, sum"
 
 namespace inferscale::sqlite {
 
 namespace {
 
-NamespaceInfo ReadNamespace(const Cursor& cursor) {
+// A name that is not what it was would give one's facts to another.
+Result<NamespaceInfo> ReadNamespace(const Cursor& cursor) {
   NamespaceInfo info;
   info.id = cursor.Int(0);
   info.name = cursor.Text(1);
@@ -19,6 +21,9 @@ NamespaceInfo ReadNamespace(const Cursor& cursor) {
   int i = 4;
   for (uint64_t* count : {&info.facts, &info.searchable, &info.words, &info.turns, &info.generation, &info.kv_bytes})
     *count = cursor.UInt(i++);
+  if (SumOfName(info.name) != cursor.Int(i))
+    return Fail(ErrorCode::kCorrupt, "catalog: the name of namespace number " + std::to_string(info.id) +
+                                         " is damaged; run `inferscale fsck`, or restore a copy");
   return info;
 }
 
@@ -27,7 +32,8 @@ Result<std::vector<NamespaceInfo>> ReadNamespaces(Cursor& cursor) {
   for (;;) {
     TRY_ASSIGN(const bool more, cursor.Next());
     if (!more) return all;
-    all.push_back(ReadNamespace(cursor));
+    TRY_ASSIGN(NamespaceInfo info, ReadNamespace(cursor));
+    all.push_back(std::move(info));
   }
 }
 
@@ -35,6 +41,11 @@ Result<NamespaceInfo> OnlyNamespace(Cursor& cursor) {
   TRY_ASSIGN(const bool found, cursor.Next());
   if (!found) return Fail(ErrorCode::kNotFound, "there is no such namespace");
   return ReadNamespace(cursor);
+}
+
+Result<NamespaceInfo> FindByName(Connection& db, std::string_view name) {
+  TRY_ASSIGN(Cursor cursor, db.Query("SELECT " INFERSCALE_NAMESPACE_COLUMNS " FROM namespaces WHERE name=?", name));
+  return OnlyNamespace(cursor);
 }
 
 }  // namespace
@@ -45,23 +56,23 @@ Result<NamespaceId> SqliteCatalog::OpenNamespace(std::string_view name) {
                 "a namespace's name has 1 to " + std::to_string(limits::kNamespaceBytes) + " bytes");
   {
     TRY_ASSIGN(Pool::Reader reader, pool_->Read());
-    TRY_ASSIGN(const auto id, (*reader).Value("SELECT id FROM namespaces WHERE name=?", name));
-    if (id) return *id;
+    const auto found = FindByName(*reader, name);
+    if (found) return found->id;
+    if (found.error().code != ErrorCode::kNotFound) return tl::unexpected<Error>(found.error());
   }
   TRY_ASSIGN(Pool::Writer writer, Write());
-  Connection& db = *writer;
-  TRY(db.Run("INSERT INTO namespaces(name, created_us, last_active_us) VALUES(?1, ?2, ?2) ON CONFLICT(name) DO NOTHING",
-             name, Now()));
-  TRY_ASSIGN(const auto id, db.Value("SELECT id FROM namespaces WHERE name=?", name));
+  TRY(
+      (*writer).Run("INSERT INTO namespaces(name, sum, created_us, last_active_us) VALUES(?1, ?2, ?3, ?3)"
+                    " ON CONFLICT(name) DO NOTHING",
+                    name, SumOfName(name), Now()));
+  TRY_ASSIGN(const NamespaceInfo made, FindByName(*writer, name));
   TRY(writer.Commit());
-  return *id;
+  return made.id;
 }
 
 Result<NamespaceInfo> SqliteCatalog::FindNamespace(std::string_view name) {
   TRY_ASSIGN(Pool::Reader reader, pool_->Read());
-  TRY_ASSIGN(Cursor cursor,
-             (*reader).Query("SELECT " INFERSCALE_NAMESPACE_COLUMNS " FROM namespaces WHERE name=?", name));
-  return OnlyNamespace(cursor);
+  return FindByName(*reader, name);
 }
 
 Result<NamespaceInfo> SqliteCatalog::GetNamespace(NamespaceId ns) {

@@ -9,8 +9,9 @@ Pool::Reader::~Reader() {
 }
 
 Result<std::unique_ptr<Pool>> Pool::Open(const std::filesystem::path& path, const ConnectionOptions& options,
-                                         int readers) {
+                                         int readers, const std::function<Status(Connection&)>& prepare) {
   TRY_ASSIGN(std::unique_ptr<Connection> writer, Connection::Open(path, options));
+  TRY(prepare(*writer));
   return std::unique_ptr<Pool>(new Pool(path, options, readers, std::move(writer)));
 }
 
@@ -58,17 +59,24 @@ Result<Pool::Writer> Pool::Write() {
   return Writer(std::move(lock), writer_.get(), std::move(transaction));
 }
 
+Status Pool::Replace() {
+  // Before the old one goes: with the last connection the WAL would go too.
+  TRY_ASSIGN(std::unique_ptr<Connection> writer, Connection::Open(path_, options_));
+  writer_ = std::move(writer);
+  const std::lock_guard lock(mutex_);
+  idle_.clear();
+  return {};
+}
+
 Status Pool::Alone(const std::function<Status(Connection&)>& body) {
   const std::lock_guard write_lock(write_mutex_);
   {
     std::unique_lock lock(mutex_);
     alone_ = true;
     changed_.wait(lock, [this] { return lent_ == 0; });
-    // Their page caches may hold what was deleted.
-    for (const auto& connection : idle_) sqlite3_db_release_memory(connection->db());
   }
   Status status = body(*writer_);
-  sqlite3_db_release_memory(writer_->db());
+  if (status) status = Replace();
   {
     const std::lock_guard lock(mutex_);
     alone_ = false;

@@ -49,17 +49,20 @@ class Pool {
     Transaction transaction_;
   };
 
+  // Calls prepare with the first connection.
   static Result<std::unique_ptr<Pool>> Open(const std::filesystem::path& path, const ConnectionOptions& options,
-                                            int readers);
+                                            int readers, const std::function<Status(Connection&)>& prepare);
 
   Result<Reader> Read();   // waits for a free connection
   Result<Writer> Write();  // waits for its turn
-  // Calls body(writer) while nobody reads or writes, outside of a transaction.
+  // Calls body(writer) while nobody reads or writes, outside of a transaction. When it succeeded all connections are
+  // replaced by new ones: their memory (pages, the last cells written) may hold what was deleted.
   Status Alone(const std::function<Status(Connection&)>& body);
 
  private:
   Pool(std::filesystem::path path, ConnectionOptions options, int readers, std::unique_ptr<Connection> writer)
       : path_(std::move(path)), options_(std::move(options)), readers_(readers), writer_(std::move(writer)) {}
+  Status Replace();
   void GiveBack(std::unique_ptr<Connection> connection);
 
   const std::filesystem::path path_;

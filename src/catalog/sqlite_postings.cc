@@ -31,9 +31,9 @@ Result<TermPostings> PostingsOf(Connection& db, NamespaceId ns, std::string_view
   TermPostings found;
   int64_t id = 0;
   {
-    TRY_ASSIGN(Cursor cursor, db.Query("SELECT id, facts FROM terms WHERE ns=? AND term=?", ns, term));
+    TRY_ASSIGN(Cursor cursor, db.Query("SELECT id, facts, sum FROM terms WHERE ns=? AND term=?", ns, term));
     TRY_ASSIGN(const bool known, cursor.Next());
-    if (!known) return found;
+    if (!known || cursor.Int(2) != SumOfTerm(ns, term)) return found;  // damaged: as if no fact had it
     id = cursor.Int(0);
     found.facts = cursor.UInt(1);
   }
@@ -103,9 +103,9 @@ Result<std::vector<FactRow>> SqliteCatalog::FactsToEmbed(FactSeq after, size_t l
   TRY_ASSIGN(const std::optional<StoredEmbedder> embedder, FindEmbedder(db));
   TRY_ASSIGN(Cursor cursor, db.Query("SELECT " INFERSCALE_FACT_COLUMNS
                                      " FROM facts f LEFT JOIN fact_index i ON i.seq=f.seq WHERE f.seq>? AND f.kind<>1"
-                                     " AND (i.embedder IS NULL OR i.embedder<>?) ORDER BY f.seq LIMIT ?",
-                                     after, embedder ? embedder->id : 0, std::min(limit, limits::kListPage)));
-  return ReadFacts(cursor);
+                                     " AND (i.embedder IS NULL OR i.embedder<>?) ORDER BY f.seq",
+                                     after, embedder ? embedder->id : 0));
+  return ReadFacts(cursor, 0, std::min(limit, limits::kListPage));
 }
 
 Status SqliteCatalog::PutVectors(std::span<const FactVector> vectors) {

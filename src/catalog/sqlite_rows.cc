@@ -7,11 +7,6 @@ namespace inferscale::sqlite {
 
 namespace {
 
-// Days of Date's range: what lies outside is damage, and no Date can be made of it.
-constexpr int64_t kFirstDay = -719162, kLastDay = 2932896;
-
-bool IsDay(std::optional<int64_t> day) { return !day || (*day >= kFirstDay && *day <= kLastDay); }
-
 std::optional<std::string_view> OrNull(std::string_view text) {
   if (text.empty()) return std::nullopt;
   return text;
@@ -63,14 +58,15 @@ bool ReadFact(const Cursor& cursor, FactRow& row) {
   return SumOf(row) == cursor.Int(i);
 }
 
-Result<std::vector<FactRow>> ReadFacts(Cursor& cursor) {
+Result<std::vector<FactRow>> ReadFacts(Cursor& cursor, NamespaceId ns, size_t limit) {
   std::vector<FactRow> rows;
   FactRow row;
-  for (;;) {
+  while (rows.size() < limit) {
     TRY_ASSIGN(const bool more, cursor.Next());
-    if (!more) return rows;
-    if (ReadFact(cursor, row)) rows.push_back(std::move(row));
+    if (!more) break;
+    if (ReadFact(cursor, row) && (ns == 0 || row.name_space == ns)) rows.push_back(std::move(row));
   }
+  return rows;
 }
 
 Error NoSuchFact(std::string_view id) {
@@ -85,7 +81,7 @@ Result<FactRow> FindFact(Connection& db, NamespaceId ns, std::string_view id) {
   TRY_ASSIGN(const bool found, cursor.Next());
   if (!found) return tl::unexpected<Error>(NoSuchFact(id));
   FactRow row;
-  if (!ReadFact(cursor, row))
+  if (!ReadFact(cursor, row) || row.id != id || row.name_space != ns)
     return Fail(ErrorCode::kCorrupt, "catalog: fact number " + std::to_string(row.seq) +
                                          " is damaged; delete it, or restore a copy (`inferscale fsck` lists all)");
   return row;
@@ -113,17 +109,29 @@ Status StoreFact(Connection& db, const FactRow& row) {
   });
 }
 
-Result<std::vector<FactRow>> PartsOf(Connection& db, FactSeq parent) {
+Result<std::vector<FactRow>> PartsOf(Connection& db, NamespaceId ns, FactSeq parent) {
   TRY_ASSIGN(Cursor cursor,
-             db.Query("SELECT " INFERSCALE_FACT_COLUMNS " FROM facts f WHERE f.part_of=? ORDER BY f.seq", parent));
-  return ReadFacts(cursor);
+             db.Query("SELECT " INFERSCALE_FACT_COLUMNS " FROM facts f WHERE f.part_of=? AND f.ns=? ORDER BY f.seq",
+                      parent, ns));
+  return ReadFacts(cursor, ns);
+}
+
+Result<std::vector<FactSeq>> WithParts(Connection& db, FactSeq fact) {
+  std::vector<FactSeq> seqs = {fact};
+  TRY_ASSIGN(Cursor cursor, db.Query("SELECT seq FROM facts WHERE part_of=? ORDER BY seq", fact));
+  for (;;) {
+    TRY_ASSIGN(const bool more, cursor.Next());
+    if (!more) return seqs;
+    seqs.push_back(cursor.UInt(0));
+  }
 }
 
 Status AddHistory(Op& op, std::string_view fact, HistoryEvent event, std::optional<std::string_view> old_text) {
   TRY_ASSIGN(const auto last, op.db.Value("SELECT max(n) FROM history WHERE ns=? AND fact=?", op.ns, fact));
   const int64_t n = last.value_or(0) + 1;
+  const std::string sealed = old_text ? SealText(*old_text) : std::string();
   TRY(op.db.Run("INSERT INTO history(ns, fact, n, event, at_us, old_text) VALUES(?,?,?,?,?,?)", op.ns, fact, n,
-                static_cast<int>(event), op.now, old_text));
+                static_cast<int>(event), op.now, old_text ? std::optional(Blob{sealed}) : std::nullopt));
   const auto limit = static_cast<int64_t>(limits::kHistoryPerFact);
   if (n <= limit) return {};
   return op.db.Run("DELETE FROM history WHERE ns=? AND fact=? AND n<=? AND event=1", op.ns, fact, n - limit);

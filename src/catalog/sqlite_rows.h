@@ -20,11 +20,12 @@ inline constexpr int kFactColumns = 22;
 // The cursor's row, whose first columns are INFERSCALE_FACT_COLUMNS; false when its checksum does not fit.
 bool ReadFact(const Cursor& cursor, FactRow& row);
 
-// The same for the turns table: seq, id, ordinal, speaker, text, date, version, sum.
-bool ReadTurn(const Cursor& cursor, TurnRow& row);
+// The same for turns of a namespace: seq, id, ordinal, speaker, text, date, version, sum.
+bool ReadTurn(const Cursor& cursor, NamespaceId ns, TurnRow& row);
 
-// All rows of a cursor; damaged ones are left out.
-Result<std::vector<FactRow>> ReadFacts(Cursor& cursor);
+// The first rows of a cursor. Damaged ones are left out and not counted, so that a short page is the last one; so are
+// (but for ns 0) those to which a damaged index leads from another namespace.
+Result<std::vector<FactRow>> ReadFacts(Cursor& cursor, NamespaceId ns, size_t limit = SIZE_MAX);
 
 // kNotFound; kCorrupt when it is damaged. id is quoted in the message only when it is short and printable.
 Result<FactRow> FindFact(Connection& db, NamespaceId ns, std::string_view id);
@@ -34,7 +35,9 @@ Error NoSuchFact(std::string_view id);
 Status InsertFact(Connection& db, FactRow& row);
 Status StoreFact(Connection& db, const FactRow& row);
 
-Result<std::vector<FactRow>> PartsOf(Connection& db, FactSeq parent);
+Result<std::vector<FactRow>> PartsOf(Connection& db, NamespaceId ns, FactSeq parent);
+// A fact and its parts, damaged ones too.
+Result<std::vector<FactSeq>> WithParts(Connection& db, FactSeq fact);
 
 // Appends an event. old_text: of an update.
 Status AddHistory(Op& op, std::string_view fact, HistoryEvent event, std::optional<std::string_view> old_text);

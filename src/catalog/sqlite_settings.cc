@@ -1,5 +1,6 @@
 // Settings, and erasure.
 #include "base/limits.h"
+#include "catalog/sqlite_codec.h"
 #include "catalog/sqlite_impl.h"
 #include "catalog/sqlite_wipe.h"
 
@@ -9,7 +10,10 @@ Result<std::optional<std::string>> SqliteCatalog::GetSetting(std::string_view ke
   TRY_ASSIGN(Pool::Reader reader, pool_->Read());
   TRY_ASSIGN(Cursor cursor, (*reader).Query("SELECT value FROM settings WHERE key='user.' || ?", key));
   TRY_ASSIGN(const bool found, cursor.Next());
-  return found ? std::optional(std::string(cursor.Bytes(0))) : std::nullopt;
+  if (!found) return std::optional<std::string>();
+  auto value = UnsealText(cursor.Bytes(0));
+  if (!value) return Fail(ErrorCode::kCorrupt, "catalog: a setting is damaged; set it again");
+  return value;
 }
 
 Status SqliteCatalog::SetSetting(std::string_view key, std::string_view value) {
@@ -17,11 +21,12 @@ Status SqliteCatalog::SetSetting(std::string_view key, std::string_view value) {
     return Fail(ErrorCode::kTooLarge, "a setting's name has 1 to " + std::to_string(limits::kKeyBytes) +
                                           " bytes, its value at most " + std::to_string(limits::kSettingBytes));
   TRY_ASSIGN(Pool::Writer writer, Write());
+  const std::string sealed = SealText(value);
   // A prefix keeps them apart from the catalog's own.
   TRY(
       (*writer).Run("INSERT INTO settings(key, value) VALUES('user.' || ?1, ?2)"
                     " ON CONFLICT(key) DO UPDATE SET value=?2",
-                    key, Blob{value}));
+                    key, Blob{sealed}));
   TRY(writer.Commit());
   has_residue_ = true;
   return {};

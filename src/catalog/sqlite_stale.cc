@@ -2,24 +2,20 @@
 
 #include <algorithm>
 
-#include "catalog/sqlite_codec.h"
+#include "catalog/sqlite_kv_rows.h"
 #include "catalog/sqlite_queue.h"
 
 namespace inferscale::sqlite {
 
 namespace {
 
-bool SawOneOf(std::string_view blob, const Gone& gone) {
-  const auto seen = UnpackSeen(blob);
-  if (!seen) return true;
-  return std::any_of(seen->begin(), seen->end(), [&](const Seen& each) {
+bool SawOneOf(const KvRow& row, const Gone& gone) {
+  return std::any_of(row.saw.begin(), row.saw.end(), [&](const Seen& each) {
     return each.kind == SeenKind::kFact ? gone.facts.contains(each.seq) : gone.turns.contains(each.seq);
   });
 }
 
-DeadRecord DeadOf(const Cursor& cursor, NamespaceId ns) {
-  return {0, cursor.UInt(0), ns, cursor.UInt(1), {cursor.UInt(2), cursor.UInt(3), cursor.UInt(4)}};
-}
+DeadRecord DeadOf(const KvRow& row) { return {0, row.record, row.name_space, row.fact, row.location}; }
 
 // Moves a usable record to the erase list.
 Status Kill(Op& op, DeadRecord dead) {
@@ -66,13 +62,14 @@ Status EraseLater(Connection& db, DeadRecord dead, std::vector<DeadRecord>& out)
 Status MakeStale(Op& op, const Gone& gone) {
   std::vector<DeadRecord> dead;
   {
-    TRY_ASSIGN(Cursor cursor,
-               op.db.Query("SELECT record, fact, segment, offset, bytes, saw FROM kv WHERE ns=?", op.ns));
+    TRY_ASSIGN(Cursor cursor, op.db.Query("SELECT " INFERSCALE_KV_COLUMNS " FROM kv WHERE ns=?", op.ns));
+    KvRow row;
     for (;;) {
       TRY_ASSIGN(const bool more, cursor.Next());
       if (!more) break;
-      const bool is_own = gone.own && gone.facts.contains(cursor.UInt(1));
-      if (is_own || SawOneOf(cursor.Bytes(5), gone)) dead.push_back(DeadOf(cursor, op.ns));
+      const bool fits = ReadRecord(cursor, row);
+      const bool is_own = gone.own && gone.facts.contains(row.fact);
+      if (!fits || is_own || SawOneOf(row, gone)) dead.push_back(DeadOf(row));
     }
   }
   std::unordered_set<FactSeq> members;
@@ -88,11 +85,13 @@ Status MakeStale(Op& op, const Gone& gone) {
 Status DropRecord(Op& op, RecordSeq record, bool requeue) {
   DeadRecord dead;
   {
-    TRY_ASSIGN(Cursor cursor, op.db.Query("SELECT record, fact, segment, offset, bytes FROM kv WHERE record=? AND ns=?",
-                                          record, op.ns));
+    TRY_ASSIGN(Cursor cursor,
+               op.db.Query("SELECT " INFERSCALE_KV_COLUMNS " FROM kv WHERE record=? AND ns=?", record, op.ns));
     TRY_ASSIGN(const bool found, cursor.Next());
     if (!found) return {};
-    dead = DeadOf(cursor, op.ns);
+    KvRow row;
+    (void)ReadRecord(cursor, row);  // damaged or not, it goes
+    dead = DeadOf(row);
   }
   TRY(Kill(op, dead));
   return requeue ? Requeue(op, dead.fact) : Status();

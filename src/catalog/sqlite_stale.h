@@ -19,7 +19,7 @@ struct Gone {
 
 // Takes every record of op.ns that saw one of them (and their own) off the usable ones, puts it on the erase list,
 // queues its fact again unless that is one of gone.facts, and counts up the stale count of the runs concerned.
-// A record whose list of what it saw is damaged counts as one that saw it.
+// A record whose row is damaged counts as one that saw it.
 Status MakeStale(Op& op, const Gone& gone);
 
 // The same for given records of op.ns, for other reasons; their runs stay as they are. Unknown ones are skipped.

@@ -62,9 +62,9 @@ Status IndexFact(Op& op, FactSeq seq, int64_t embedder, const SearchData& search
   std::vector<TermRef> terms;
   terms.reserve(search.terms.size());
   for (const TermCount& term : search.terms) {
-    TRY_ASSIGN(const auto id, op.db.Value("INSERT INTO terms(ns, term, facts) VALUES(?,?,1)"
+    TRY_ASSIGN(const auto id, op.db.Value("INSERT INTO terms(ns, term, sum, facts) VALUES(?,?,?,1)"
                                           " ON CONFLICT(ns, term) DO UPDATE SET facts=facts+1 RETURNING id",
-                                          op.ns, std::string_view(term.term)));
+                                          op.ns, std::string_view(term.term), SumOfTerm(op.ns, term.term)));
     TRY(op.db.Run("INSERT INTO postings(term, seq, count) VALUES(?,?,?)", *id, seq, term.count));
     terms.push_back({*id, term.count});
   }

@@ -33,7 +33,7 @@ Result<std::optional<TurnRow>> FindStored(Connection& db, NamespaceId ns, std::s
   TRY_ASSIGN(const bool found, cursor.Next());
   TurnRow turn;
   if (!found) return std::optional<TurnRow>();
-  if (!ReadTurn(cursor, turn)) turn.text.clear();  // damaged: differs from all that may be given, and is replaced
+  if (!ReadTurn(cursor, ns, turn)) turn.text.clear();  // damaged: differs from all that may be given, and is replaced
   return std::optional(std::move(turn));
 }
 
@@ -46,7 +46,7 @@ Status InsertTurn(Op& op, TurnRow turn, std::optional<uint64_t> ordinal, PutTurn
   }
   TRY(op.db.Run("INSERT INTO turns(ns, id, ordinal, speaker, text, date, version, sum) VALUES(?,?,?,?,?,?,?,?)", op.ns,
                 std::string_view(turn.id), turn.ordinal, std::string_view(turn.speaker), std::string_view(turn.text),
-                DayOrNull(turn.date), turn.version, SumOf(turn)));
+                DayOrNull(turn.date), turn.version, SumOf(op.ns, turn)));
   result.turns.push_back(static_cast<TurnSeq>(op.db.last_insert_id()));
   op.turns += 1;
   ++result.added;
@@ -69,21 +69,22 @@ Status PutTurn(Op& op, const NewTurn& given, PutTurnsResult& result, Gone& gone)
   if (!same) gone.turns.insert(turn.seq);
   return op.db.Run("UPDATE turns SET ordinal=?, speaker=?, text=?, date=?, version=?, sum=? WHERE seq=?", turn.ordinal,
                    std::string_view(turn.speaker), std::string_view(turn.text), DayOrNull(turn.date), turn.version,
-                   SumOf(turn), turn.seq);
+                   SumOf(op.ns, turn), turn.seq);
 }
 
 }  // namespace
 
-bool ReadTurn(const Cursor& cursor, TurnRow& turn) {
+bool ReadTurn(const Cursor& cursor, NamespaceId ns, TurnRow& turn) {
   turn.seq = cursor.UInt(0);
   turn.id = cursor.Text(1);
   turn.ordinal = cursor.UInt(2);
   turn.speaker = cursor.Text(3);
   turn.text = cursor.Text(4);
   const auto date = cursor.OptInt(5);
+  if (!IsDay(date)) return false;
   turn.date = date ? std::optional(DateOf(*date)) : std::nullopt;
   turn.version = cursor.U32(6);
-  return SumOf(turn) == cursor.Int(7);
+  return SumOf(ns, turn) == cursor.Int(7);
 }
 
 Result<PutTurnsResult> SqliteCatalog::PutTurns(NamespaceId ns, std::span<const NewTurn> turns) {
@@ -113,7 +114,7 @@ Result<std::vector<TurnRow>> SqliteCatalog::GetTurns(NamespaceId ns, uint64_t fi
   for (;;) {
     TRY_ASSIGN(const bool more, cursor.Next());
     if (!more) return turns;
-    if (ReadTurn(cursor, turn)) turns.push_back(turn);
+    if (ReadTurn(cursor, ns, turn)) turns.push_back(turn);
   }
 }
 
@@ -124,7 +125,7 @@ Result<TurnRow> SqliteCatalog::FindTurn(NamespaceId ns, std::string_view id) {
   TRY_ASSIGN(const bool found, cursor.Next());
   if (!found) return Fail(ErrorCode::kNotFound, "there is no such turn in this namespace");
   TurnRow turn;
-  if (!ReadTurn(cursor, turn)) return Fail(ErrorCode::kCorrupt, "catalog: a turn is damaged; give it again");
+  if (!ReadTurn(cursor, ns, turn)) return Fail(ErrorCode::kCorrupt, "catalog: a turn is damaged; give it again");
   return turn;
 }
 

@@ -13,9 +13,8 @@ namespace {
 
 Result<Gone> GoneWithParts(Op& op, const FactRow& row) {
   Gone gone;
-  gone.facts.insert(row.seq);
-  TRY_ASSIGN(const std::vector<FactRow> parts, PartsOf(op.db, row.seq));
-  for (const FactRow& part : parts) gone.facts.insert(part.seq);
+  TRY_ASSIGN(const std::vector<FactSeq> seqs, WithParts(op.db, row.seq));
+  gone.facts.insert(seqs.begin(), seqs.end());
   return gone;
 }
 
@@ -45,7 +44,7 @@ Status ReplaceContent(Op& op, FactRow& row, const FactContent& content, const St
 
 // What parts have in common with their parent.
 Status CopyToParts(Op& op, const FactRow& row) {
-  TRY_ASSIGN(std::vector<FactRow> parts, PartsOf(op.db, row.seq));
+  TRY_ASSIGN(std::vector<FactRow> parts, PartsOf(op.db, op.ns, row.seq));
   for (FactRow& part : parts) {
     part.metadata = row.metadata;
     part.expires_us = row.expires_us;
