@@ -109,10 +109,10 @@ class Catalog {
   // one of the same fact and model key. One whose fact, or anything it saw, is gone, changed, superseded or has an
   // expiry (its own fact's expiry is none of these) is not stored: its location goes to the erase list.
   virtual Result<PutRecordsResult> PutRecords(std::span<const KvRow> rows) = 0;
-  // Usable rows of these facts (all of the namespace when empty), without `saw`, in the order of `facts`.
+  // Usable rows of these facts (all of the namespace when empty), in the order of `facts`.
   virtual Result<std::vector<KvRow>> UsableRecords(NamespaceId ns, const ModelKey& model_key,
                                                    std::span<const FactSeq> facts) = 0;
-  // All usable rows without `saw`, by record: for the store to compare itself with.
+  // All usable rows, by record: for the store to compare itself with.
   virtual Status ScanRecords(const std::function<bool(const KvRow&)>& row) = 0;
   // Not usable any more, for the store's own reasons: damaged (requeue: their facts are queued) or evicted. Unknown ids
   // are skipped.
@@ -122,7 +122,7 @@ class Catalog {
   virtual Result<std::vector<DeadRecord>> MoveRecords(std::span<const std::pair<RecordSeq, KvLocation>> moves) = 0;
   // Namespaces with usable records, least recently active first.
   virtual Result<std::vector<NamespaceInfo>> EvictionCandidates(size_t limit) = 0;
-  // Usable rows of one namespace without `saw`, oldest record first.
+  // Usable rows of one namespace, oldest record first.
   virtual Result<std::vector<KvRow>> RecordsOf(NamespaceId ns, size_t limit) = 0;
   // The erase list, oldest first: bytes to be destroyed, also after a restart.
   virtual Result<std::vector<DeadRecord>> PendingErase(size_t limit) = 0;
