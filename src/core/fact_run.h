@@ -1,4 +1,4 @@
-// Fact runs: how the facts of one namespace are grouped for encoding with anchored windows (design 2, 6.3, 6.6).
+// Fact runs: how the facts of one namespace are grouped for encoding with anchored windows (docs/architecture.md).
 //
 // A run is up to C facts in order behind an anchor, the up to C facts before its first. One causal pass over
 // [header, anchor, run] encodes the whole run, so the member at place j has seen the anchor and the members before it.

@@ -1,4 +1,4 @@
-// The prompt plan: what an engine injects and what it computes. The one description both sides agree on (design 6.4).
+// The prompt plan: what an engine injects and what it computes. The one description both sides agree on.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct PromptPlan {
   ModelKey model_key;
   std::vector<PlanSpan> spans;
   Tokens prompt_tokens;          // the whole prompt: injected region, then the computed tokens
-  std::string salt;              // isolation salt (design 6.5); empty for the embedded engine
+  std::string salt;              // isolation salt; empty for the embedded engine
 
   bool operator==(const PromptPlan&) const = default;
   uint32_t InjectedTokens() const;  // sum over spans

@@ -1,5 +1,5 @@
 // Which application system texts came before: one is worth a place in the injected region from its second sighting on;
-// one that changes with every request (dates, names) never is, and goes behind the facts (design 6.4).
+// one that changes with every request (dates, names) never is, and goes behind the facts.
 #pragma once
 
 #include <list>

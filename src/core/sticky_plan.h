@@ -1,5 +1,5 @@
 // Sticky plans: in a multi-turn chat the injected region stays fixed, so that the engine's own prefix cache keeps the
-// conversation. Facts that become relevant later are added as text next to the newest user message (design 6.4).
+// conversation. Facts that become relevant later are added as text next to the newest user message.
 #pragma once
 
 #include <cstdint>

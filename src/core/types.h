@@ -11,7 +11,7 @@ namespace inferscale {
 using TokenId = int32_t;
 using Tokens = std::vector<TokenId>;
 
-// Identity of (weights, architecture, rope, tokenizer, adapter): a KV record is valid for exactly one. design: 6.1.
+// Identity of (weights, architecture, rope, tokenizer, adapter): a KV record is valid for exactly one.
 using ModelKey = Hash128;
 
 // Digest of a RecordKey: names a record in a store, a plan and a cache file.

@@ -1,5 +1,5 @@
 // Where everything stands in a prompt, as token pieces: the header, the facts, and what follows them. Made once per
-// (tokenizer, template, instructions). design: 6.4.
+// (tokenizer, template, instructions).
 //
 //   header | facts, each "…\n" | rest of the system text, close of the system block, conversation, question, opening
 //   ^ header()                 ^ AfterFacts(…)

@@ -1,4 +1,4 @@
-// From ranked facts to a prompt plan: order, budget, and what is injected or computed (design 6.4).
+// From ranked facts to a prompt plan: order, budget, and what is injected or computed.
 #pragma once
 
 #include <optional>

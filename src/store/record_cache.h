@@ -25,7 +25,7 @@
 namespace inferscale {
 
 struct RecordCacheOptions {
-  uint64_t budget_bytes = 0;  // 0: limits::kRecordCacheBytes or a tenth of the free space, the smaller (design 6.3)
+  uint64_t budget_bytes = 0;  // 0: limits::kRecordCacheBytes or a tenth of the free space, the smaller
   int threads = 0;            // that read at once; 0: one per core
 };
 

@@ -29,7 +29,7 @@ struct Agreement {
 // plain and other: one continuation per question, `other` forced along plain's choices.
 Agreement Compare(std::span<const Continuation> plain, std::span<const Continuation> other);
 
-// What an agreement must reach. Design 6.7 asks for a cosine of 0.999 and the same greedy choices up to near ties
+// What an agreement must reach. Asked for are a cosine of 0.999 and the same greedy choices up to near ties
 // (0.05 nats). Where activations are rounded to 8 bits some models do not reach that against themselves: Gemma 3 270M
 // Q4_K_M, prefilled at positions 0 and 61, agrees to 0.994..0.999 and prefers another token by up to 0.8 nats; with the
 // same weights as f32 it agrees to 0.99999. So the bound is what the engine's own distance explains: three times the

@@ -135,7 +135,7 @@ class InjectionTest : public ::testing::TestWithParam<ModelParam> {
     return placed;
   }
 
-  static constexpr AgreementBound kBound{};  // design 6.7's, not loosened
+  static constexpr AgreementBound kBound{};  // the self-test's, not loosened
   static constexpr int kFacts = 32;
   LlamaModelFile file_;
   std::unique_ptr<LlamaSession> session_;
