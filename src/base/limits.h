@@ -18,7 +18,7 @@ inline constexpr size_t kFactFileBytes = size_t{1} << 30;
 inline constexpr size_t kNamespaceBytes = 512;
 
 // Windows.
-inline constexpr int kRunFacts = 20;                 // C, design default: 2.05 encoder tokens per fact token
+inline constexpr int kRunFacts = 20;                 // C, the default: 2.05 encoder tokens per fact token
 inline constexpr int kRunFactsMax = 200;             // the largest C or N a user may ask for
 inline constexpr int kRunTokens = 1024;              // a run, and an anchor, are each cut at this many tokens
 inline constexpr size_t kRunBookBytes = 256u << 20;  // about 120 bytes for each of a million facts, twice
@@ -68,6 +68,7 @@ inline constexpr size_t kRopeTables = 256;      // as core RopeSpec's variants
 // The embedded engine.
 inline constexpr size_t kPrefixCellsBytes = 256u << 20;  // kept cells of headers and stems, LRU
 inline constexpr size_t kEngineQueue = 256;              // requests waiting for the engine's thread
+inline constexpr int kThreads = 512;                     // llama.cpp's GGML_MAX_N_THREADS: more would abort it
 
 // Embedding.
 inline constexpr int kEmbedTokens = 256;  // what all-MiniLM-L6-v2 was trained to see
