@@ -1,0 +1,200 @@
+#include "catalog/crash_vfs_test_util.h"
+
+#include <sqlite3.h>
+
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#include "base/assert.h"
+#include "catalog/sqlite_memory.h"
+
+namespace inferscale {
+
+namespace fs = std::filesystem;
+using Kind = FileOp::Kind;
+
+struct RecordingVfs::Impl {
+  fs::path root;
+  FileOpLog* log;
+  std::string name;
+  sqlite3_vfs vfs{};
+  sqlite3_vfs* system = nullptr;
+};
+
+namespace {
+
+using Impl = RecordingVfs::Impl*;
+
+// Behind it in the same memory: the system's file.
+struct RecordedFile {
+  sqlite3_file base{};
+  FileOpLog* log = nullptr;  // null: not recorded
+  std::string name;
+  bool name_unsynced = false;  // SQLite makes the name of a journal durable with its first sync
+  sqlite3_file* system() { return reinterpret_cast<sqlite3_file*>(this + 1); }
+};
+static_assert(sizeof(RecordedFile) % 8 == 0);  // what SQLite gives has no larger alignment
+
+RecordedFile* Of(sqlite3_file* file) { return reinterpret_cast<RecordedFile*>(file); }
+sqlite3_file* System(sqlite3_file* file) { return Of(file)->system(); }
+
+void Note(RecordedFile* file, FileOp op) {
+  if (file->log == nullptr) return;
+  op.name = file->name;
+  file->log->Add(std::move(op));
+}
+
+std::string FolderOf(const std::string& name) { return fs::path(name).parent_path().string(); }
+
+int Close(sqlite3_file* file) {
+  const int code = System(file)->pMethods != nullptr ? System(file)->pMethods->xClose(System(file)) : SQLITE_OK;
+  Of(file)->~RecordedFile();
+  return code;
+}
+int Read(sqlite3_file* file, void* into, int size, sqlite3_int64 offset) {
+  return System(file)->pMethods->xRead(System(file), into, size, offset);
+}
+int Write(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
+  FileOp op{.kind = Kind::kWrite, .name = {}, .to = {}, .offset = static_cast<uint64_t>(offset)};
+  op.bytes.assign(static_cast<const char*>(bytes), static_cast<size_t>(size));
+  Note(Of(file), std::move(op));
+  return System(file)->pMethods->xWrite(System(file), bytes, size, offset);
+}
+int Truncate(sqlite3_file* file, sqlite3_int64 size) {
+  Note(Of(file), {.kind = Kind::kTruncate, .name = {}, .to = {}, .offset = 0, .length = static_cast<uint64_t>(size)});
+  return System(file)->pMethods->xTruncate(System(file), size);
+}
+int Sync(sqlite3_file* file, int) {
+  RecordedFile* const recorded = Of(file);
+  Note(recorded, {.kind = Kind::kSync});
+  if (recorded->log != nullptr && recorded->name_unsynced)
+    recorded->log->Add({.kind = Kind::kSyncFolder, .name = FolderOf(recorded->name)});
+  recorded->name_unsynced = false;
+  return SQLITE_OK;
+}
+int FileSize(sqlite3_file* file, sqlite3_int64* size) { return System(file)->pMethods->xFileSize(System(file), size); }
+int Lock(sqlite3_file* file, int level) { return System(file)->pMethods->xLock(System(file), level); }
+int Unlock(sqlite3_file* file, int level) { return System(file)->pMethods->xUnlock(System(file), level); }
+int CheckReservedLock(sqlite3_file* file, int* out) {
+  return System(file)->pMethods->xCheckReservedLock(System(file), out);
+}
+// A hint of the size to come makes the file longer, unrecorded: it is not passed on.
+int FileControl(sqlite3_file* file, int op, void* argument) {
+  if (op == SQLITE_FCNTL_SIZE_HINT || op == SQLITE_FCNTL_CHUNK_SIZE) return SQLITE_NOTFOUND;
+  return System(file)->pMethods->xFileControl(System(file), op, argument);
+}
+int SectorSize(sqlite3_file* file) { return System(file)->pMethods->xSectorSize(System(file)); }
+int DeviceCharacteristics(sqlite3_file* file) { return System(file)->pMethods->xDeviceCharacteristics(System(file)); }
+int ShmMap(sqlite3_file* file, int page, int size, int extend, void volatile** out) {
+  return System(file)->pMethods->xShmMap(System(file), page, size, extend, out);
+}
+int ShmLock(sqlite3_file* file, int offset, int n, int flags) {
+  return System(file)->pMethods->xShmLock(System(file), offset, n, flags);
+}
+void ShmBarrier(sqlite3_file* file) { System(file)->pMethods->xShmBarrier(System(file)); }
+int ShmUnmap(sqlite3_file* file, int remove) { return System(file)->pMethods->xShmUnmap(System(file), remove); }
+
+// Version 2: without the calls that map a file, so that every change goes through Write.
+constexpr sqlite3_io_methods kMethods = {2,
+                                         Close,
+                                         Read,
+                                         Write,
+                                         Truncate,
+                                         Sync,
+                                         FileSize,
+                                         Lock,
+                                         Unlock,
+                                         CheckReservedLock,
+                                         FileControl,
+                                         SectorSize,
+                                         DeviceCharacteristics,
+                                         ShmMap,
+                                         ShmLock,
+                                         ShmBarrier,
+                                         ShmUnmap,
+                                         nullptr,
+                                         nullptr};
+
+std::string NameOf(Impl impl, const char* path) {
+  std::string name = fs::path(path).lexically_relative(impl->root).string();
+  INFERSCALE_ASSERT(!name.starts_with(".."));
+  return name;
+}
+
+int Open(sqlite3_vfs* vfs, const char* path, sqlite3_file* file, int flags, int* out_flags) {
+  const Impl impl = static_cast<Impl>(vfs->pAppData);
+  RecordedFile* const recorded = ::new (file) RecordedFile;
+  if (path != nullptr && (flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL)) != 0) {
+    recorded->log = impl->log;
+    recorded->name = NameOf(impl, path);
+    if ((flags & SQLITE_OPEN_CREATE) != 0 && !fs::exists(path)) {
+      Note(recorded, {.kind = Kind::kCreate});
+      recorded->name_unsynced = (flags & SQLITE_OPEN_MAIN_DB) == 0;
+    }
+  }
+  std::memset(recorded->system(), 0, static_cast<size_t>(impl->system->szOsFile));
+  const int code = impl->system->xOpen(impl->system, path, recorded->system(), flags, out_flags);
+  if (code == SQLITE_OK) {
+    recorded->base.pMethods = &kMethods;
+  } else {
+    recorded->~RecordedFile();
+    file->pMethods = nullptr;
+  }
+  return code;
+}
+
+int Delete(sqlite3_vfs* vfs, const char* path, int sync_folder) {
+  const Impl impl = static_cast<Impl>(vfs->pAppData);
+  const std::string name = NameOf(impl, path);
+  if (fs::exists(path)) impl->log->Add({.kind = Kind::kUnlink, .name = name});
+  if (sync_folder != 0) impl->log->Add({.kind = Kind::kSyncFolder, .name = FolderOf(name)});
+  return impl->system->xDelete(impl->system, path, 0);
+}
+
+// The rest is the system's; it wants to see itself.
+sqlite3_vfs* SystemOf(sqlite3_vfs* vfs) { return static_cast<Impl>(vfs->pAppData)->system; }
+int Access(sqlite3_vfs* vfs, const char* path, int flags, int* out) {
+  return SystemOf(vfs)->xAccess(SystemOf(vfs), path, flags, out);
+}
+int FullPathname(sqlite3_vfs* vfs, const char* path, int size, char* out) {
+  return SystemOf(vfs)->xFullPathname(SystemOf(vfs), path, size, out);
+}
+int Randomness(sqlite3_vfs* vfs, int size, char* out) { return SystemOf(vfs)->xRandomness(SystemOf(vfs), size, out); }
+int Sleep(sqlite3_vfs* vfs, int micros) { return SystemOf(vfs)->xSleep(SystemOf(vfs), micros); }
+int CurrentTime(sqlite3_vfs* vfs, double* out) { return SystemOf(vfs)->xCurrentTime(SystemOf(vfs), out); }
+int LastError(sqlite3_vfs* vfs, int size, char* out) { return SystemOf(vfs)->xGetLastError(SystemOf(vfs), size, out); }
+int CurrentTime64(sqlite3_vfs* vfs, sqlite3_int64* out) { return SystemOf(vfs)->xCurrentTimeInt64(SystemOf(vfs), out); }
+
+}  // namespace
+
+RecordingVfs::RecordingVfs(fs::path root, FileOpLog* log) : impl_(std::make_unique<Impl>()) {
+  static std::atomic<int> number = 0;
+  sqlite::ClearFreedMemory();                // which comes before SQLite's first use
+  impl_->root = fs::weakly_canonical(root);  // as SQLite names its files
+  impl_->log = log;
+  impl_->name = "recording" + std::to_string(number++);
+  impl_->system = sqlite3_vfs_find(nullptr);
+  sqlite3_vfs& vfs = impl_->vfs;
+  vfs.iVersion = 2;
+  vfs.szOsFile = static_cast<int>(sizeof(RecordedFile)) + impl_->system->szOsFile;
+  vfs.mxPathname = impl_->system->mxPathname;
+  vfs.zName = impl_->name.c_str();
+  vfs.pAppData = impl_.get();
+  vfs.xOpen = Open;
+  vfs.xDelete = Delete;
+  vfs.xAccess = Access;
+  vfs.xFullPathname = FullPathname;
+  vfs.xRandomness = Randomness;
+  vfs.xSleep = Sleep;
+  vfs.xCurrentTime = CurrentTime;
+  vfs.xGetLastError = LastError;
+  vfs.xCurrentTimeInt64 = CurrentTime64;
+  INFERSCALE_ASSERT(sqlite3_vfs_register(&vfs, 0) == SQLITE_OK);
+}
+
+RecordingVfs::~RecordingVfs() { sqlite3_vfs_unregister(&impl_->vfs); }
+
+const std::string& RecordingVfs::name() const { return impl_->name; }
+
+}  // namespace inferscale
