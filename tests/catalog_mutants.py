@@ -52,8 +52,8 @@ MUTANTS = [
      "if (!fresh) return {};", MODEL),
     ("put-drops-older", "sqlite_kv.cc", "TRY(DropRecord(op_, static_cast<RecordSeq>(*older), false));",
      'TRY(op_.db.Run("DELETE FROM kv WHERE record=?", *older));', MODEL),
-    ("move-erases", "sqlite_kv_store.cc", "if (db.changes() == 0) TRY(EraseLater(db, {0, record, 0, 0, to}, dead));", "",
-     MODEL),
+    ("move-erases", "sqlite_kv_store.cc", "if (db.changes() == 0) TRY(EraseLater(db, {0, record, 0, 0, to}, dead));",
+     "", MODEL),
     ("commit-syncs", "sqlite_connection.cc", "PRAGMA synchronous=FULL", "PRAGMA synchronous=NORMAL",
      "SqliteCrashTest.*"),
 ]

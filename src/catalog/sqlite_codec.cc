@@ -147,11 +147,23 @@ bool UnpackVector(std::string_view blob, uint32_t dims, std::vector<float>& out)
   return true;
 }
 
-std::string SealText(std::string_view text) { return SumBytes(text).append(text); }
+std::string SealText(std::string_view key, std::string_view text) {
+  Packer packer;
+  packer.Str(key).Str(text);
+  return SumBytes(packer.bytes()).append(text);
+}
 
-std::optional<std::string> UnsealText(std::string_view blob) {
-  if (!SumFits(blob)) return std::nullopt;
-  return std::string(blob.substr(kSumBytes));
+std::optional<std::string> UnsealText(std::string_view key, std::string_view blob) {
+  if (blob.size() < kSumBytes) return std::nullopt;
+  const std::string_view text = blob.substr(kSumBytes);
+  if (SealText(key, text) != blob) return std::nullopt;
+  return std::string(text);
+}
+
+std::string HistoryKey(NamespaceId ns, std::string_view fact, int64_t n) {
+  Packer packer;
+  packer.Signed(ns).Str(fact).Signed(n);
+  return packer.bytes();
 }
 
 std::string PackAdded(std::span<const AddedFact> facts) {

@@ -78,9 +78,11 @@ Hash128 ContentHash(std::string_view text, const std::optional<Date>& date);
 std::string HashBlob(const Hash128& hash);  // 16 bytes, high half first, big-endian
 std::optional<Hash128> HashOfBlob(std::string_view blob);
 
-// Words of the history, and values of settings, behind their checksum. nullopt: damaged.
-std::string SealText(std::string_view text);
-std::optional<std::string> UnsealText(std::string_view blob);
+// A value behind the checksum of its key and itself: words of the history, settings. nullopt: damaged, or of another
+// key.
+std::string SealText(std::string_view key, std::string_view text);
+std::optional<std::string> UnsealText(std::string_view key, std::string_view blob);
+std::string HistoryKey(NamespaceId ns, std::string_view fact, int64_t n);
 
 // Checksums of whole rows, for the sum columns. The seq is not in it: it is known only after the row is inserted.
 int64_t SumOf(const FactRow& row);

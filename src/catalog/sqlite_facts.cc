@@ -147,7 +147,7 @@ Result<std::vector<HistoryEntry>> SqliteCatalog::History(NamespaceId ns, std::st
     each.entry.event = static_cast<HistoryEvent>(cursor.Int(1));
     each.entry.at_us = cursor.Int(2);
     if (cursor.IsNull(3)) continue;
-    each.entry.old_text = UnsealText(cursor.Bytes(3));
+    each.entry.old_text = UnsealText(HistoryKey(ns, id, each.n), cursor.Bytes(3));
     if (!each.entry.old_text) return Fail(ErrorCode::kCorrupt, "catalog: the history of this fact is damaged");
   }
   FillNewTexts(entries, std::move(present));

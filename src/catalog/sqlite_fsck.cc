@@ -89,7 +89,8 @@ Status CheckHistory(Fsck& fsck) {
     for (;;) {
       TRY_ASSIGN(const bool more, cursor.Next());
       if (!more) break;
-      if (!UnsealText(cursor.Bytes(3))) damaged.push_back({cursor.Int(0), cursor.Int(1), std::string(cursor.Text(2))});
+      Key key{cursor.Int(0), cursor.Int(1), std::string(cursor.Text(2))};
+      if (!UnsealText(HistoryKey(key.ns, key.fact, key.n), cursor.Bytes(3))) damaged.push_back(std::move(key));
     }
   }
   fsck.Count(damaged.size(), "former texts in the history are damaged and lost", fsck.repair);
@@ -109,12 +110,17 @@ Status CheckNames(Fsck& fsck) {
       fsck.Report("the name of namespace number " + std::to_string(names.Int(0)) + " is damaged: restore a copy",
                   false);
   }
-  TRY_ASSIGN(Cursor settings, fsck.db.Query("SELECT value FROM settings WHERE key LIKE 'user.%'"));
+  // All but the catalog's own, so that a damaged name is seen too.
+  constexpr size_t kPrefix = 5;  // "user."
+  TRY_ASSIGN(
+      Cursor settings,
+      fsck.db.Query("SELECT key, value FROM settings WHERE key NOT IN ('made_by', 'schema_sum', 'next_record')"));
   uint64_t damaged = 0;
   for (;;) {
     TRY_ASSIGN(const bool more, settings.Next());
     if (!more) break;
-    damaged += UnsealText(settings.Bytes(0)) ? 0 : 1;
+    const std::string_view key = settings.Text(0);
+    damaged += UnsealText(key.substr(std::min(key.size(), kPrefix)), settings.Bytes(1)) ? 0 : 1;
   }
   fsck.Count(damaged, "settings are damaged: set them again", false);
   return {};

@@ -129,7 +129,7 @@ Result<std::vector<FactSeq>> WithParts(Connection& db, FactSeq fact) {
 Status AddHistory(Op& op, std::string_view fact, HistoryEvent event, std::optional<std::string_view> old_text) {
   TRY_ASSIGN(const auto last, op.db.Value("SELECT max(n) FROM history WHERE ns=? AND fact=?", op.ns, fact));
   const int64_t n = last.value_or(0) + 1;
-  const std::string sealed = old_text ? SealText(*old_text) : std::string();
+  const std::string sealed = old_text ? SealText(HistoryKey(op.ns, fact, n), *old_text) : std::string();
   TRY(op.db.Run("INSERT INTO history(ns, fact, n, event, at_us, old_text) VALUES(?,?,?,?,?,?)", op.ns, fact, n,
                 static_cast<int>(event), op.now, old_text ? std::optional(Blob{sealed}) : std::nullopt));
   const auto limit = static_cast<int64_t>(limits::kHistoryPerFact);

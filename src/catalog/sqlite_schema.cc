@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "catalog/sqlite_codec.h"
+
 namespace inferscale::sqlite {
 
 namespace {
@@ -100,9 +102,37 @@ Result<std::string> Writer(Connection& connection) {
   return row ? std::string(cursor.Bytes(0)) : std::string("another program");
 }
 
-Status Step(Connection& connection, const char* sql, size_t to) {
+// Of all definitions: a flipped letter in one is not seen by SQLite as long as it makes sense.
+Result<std::string> SumOfSchema(Connection& connection) {
+  TRY_ASSIGN(Cursor cursor,
+             connection.Query("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name"));
+  Packer packer;
+  for (;;) {
+    TRY_ASSIGN(const bool row, cursor.Next());
+    if (!row) return HashBlob(HashBytes(packer.bytes()));
+    for (int column = 0; column < 4; ++column) packer.Str(cursor.Text(column));
+  }
+}
+
+Status Set(Connection& connection, std::string_view key, std::string_view value) {
+  return connection.Run("INSERT INTO settings(key, value) VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value=?2", key,
+                        Blob{value});
+}
+
+Status CheckSchema(Connection& connection) {
+  TRY_ASSIGN(const std::string sum, SumOfSchema(connection));
+  TRY_ASSIGN(Cursor cursor, connection.Query("SELECT value FROM settings WHERE key='schema_sum'"));
+  TRY_ASSIGN(const bool row, cursor.Next());
+  if (row && cursor.Bytes(0) == sum) return {};
+  return Fail(ErrorCode::kCorrupt, "catalog: the definitions of its tables are damaged; restore a copy");
+}
+
+Status Step(Connection& connection, const char* sql, size_t to, std::string_view program) {
   TRY_ASSIGN(Transaction transaction, Transaction::Begin(connection, true));
   TRY(connection.Script(sql));
+  TRY_ASSIGN(const std::string sum, SumOfSchema(connection));
+  TRY(Set(connection, "schema_sum", sum));
+  TRY(Set(connection, "made_by", program));
   TRY(connection.Script(
       ("PRAGMA application_id=" + std::to_string(kApplicationId) + "; PRAGMA user_version=" + std::to_string(to))
           .c_str()));
@@ -127,12 +157,9 @@ Status Migrate(Connection& connection, std::span<const char* const> steps, std::
                                                     ", written by " + writer + "; this program knows schemas up to " +
                                                     std::to_string(steps.size()) + ": use that version or newer");
   }
-  if (have == steps.size()) return {};
-  for (size_t i = have; i < steps.size(); ++i) TRY(Step(connection, steps[i], i + 1));
-  return connection.Run(
-      "INSERT INTO settings(key, value) VALUES('made_by', ?1) "
-      "ON CONFLICT(key) DO UPDATE SET value=?1",
-      Blob{program});
+  if (have > 0) TRY(CheckSchema(connection));
+  for (size_t i = have; i < steps.size(); ++i) TRY(Step(connection, steps[i], i + 1, program));
+  return {};
 }
 
 }  // namespace inferscale::sqlite

@@ -13,7 +13,8 @@ namespace inferscale::sqlite {
 std::span<const char* const> Migrations();
 
 // Makes the tables or migrates. program: noted in the file as its last writer. kVersionUnsupported: the file's schema
-// is newer than the last step, the message says who wrote it; nothing is changed. kCorrupt: not a catalog.
+// is newer than the last step, the message says who wrote it; nothing is changed. kCorrupt: not a catalog, or its
+// definitions are damaged.
 Status Migrate(Connection& connection, std::span<const char* const> steps, std::string_view program);
 
 }  // namespace inferscale::sqlite

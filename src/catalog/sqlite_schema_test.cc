@@ -13,7 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 class SqliteSchemaTest : public CatalogTest {
  protected:
@@ -76,6 +75,16 @@ TEST_F(SqliteSchemaTest, AMigrationThatFailsLeavesTheFileAsItWas) {
   EXPECT_FALSE(sqlite::Migrate(*connection, steps, "second"));
   EXPECT_EQ(connection->Value("PRAGMA user_version").value(), 1);
   EXPECT_EQ(connection->Value("SELECT count(*) FROM sqlite_schema WHERE name='more'").value(), 0);
+}
+
+TEST_F(SqliteSchemaTest, DamagedDefinitionsAreRefused) {
+  Close();
+  Sql("CREATE INDEX another ON turns(text)");
+  const auto refused = Reopen();
+  EXPECT_EQ(CodeOf(refused), ErrorCode::kCorrupt);
+  EXPECT_THAT(refused.error().message, HasSubstr("definitions"));
+  Sql("DROP INDEX another");
+  EXPECT_TRUE(Reopen());
 }
 
 TEST_F(SqliteSchemaTest, SettingsAreKept) {

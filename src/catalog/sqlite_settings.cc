@@ -11,7 +11,7 @@ Result<std::optional<std::string>> SqliteCatalog::GetSetting(std::string_view ke
   TRY_ASSIGN(Cursor cursor, (*reader).Query("SELECT value FROM settings WHERE key='user.' || ?", key));
   TRY_ASSIGN(const bool found, cursor.Next());
   if (!found) return std::optional<std::string>();
-  auto value = UnsealText(cursor.Bytes(0));
+  auto value = UnsealText(key, cursor.Bytes(0));
   if (!value) return Fail(ErrorCode::kCorrupt, "catalog: a setting is damaged; set it again");
   return value;
 }
@@ -21,7 +21,7 @@ Status SqliteCatalog::SetSetting(std::string_view key, std::string_view value) {
     return Fail(ErrorCode::kTooLarge, "a setting's name has 1 to " + std::to_string(limits::kKeyBytes) +
                                           " bytes, its value at most " + std::to_string(limits::kSettingBytes));
   TRY_ASSIGN(Pool::Writer writer, Write());
-  const std::string sealed = SealText(value);
+  const std::string sealed = SealText(key, value);
   // A prefix keeps them apart from the catalog's own.
   TRY(
       (*writer).Run("INSERT INTO settings(key, value) VALUES('user.' || ?1, ?2)"
