@@ -6,10 +6,10 @@
 namespace inferscale {
 
 namespace {
-double Micros(double ms) { return std::round(ms * 1000.0) / 1000.0; }  // three decimals are enough for milliseconds
-}  // namespace
 
-nlohmann::ordered_json AnswerToJson(const EngineInfo& engine, std::string_view question, const Side& side) {
+double ToMicrosecond(double ms) { return std::round(ms * 1000.0) / 1000.0; }  // more decimals say nothing
+
+nlohmann::ordered_json SideToJson(const EngineInfo& engine, std::string_view question, const Side& side) {
   const Answer& a = side.answer;
   nlohmann::ordered_json facts = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < a.ranked.size(); ++rank) {
@@ -26,23 +26,35 @@ nlohmann::ordered_json AnswerToJson(const EngineInfo& engine, std::string_view q
           {"prompt_tokens", a.prompt_tokens},
           {"injected_tokens", a.injected_tokens},
           {"computed_tokens", a.computed_tokens},
-          {"retrieve_ms", Micros(a.retrieve_ms)},
-          {"load_ms", Micros(a.load_ms)},
-          {"compose_ms", Micros(a.compose_ms)},
-          {"inject_ms", Micros(a.inject_ms)},
-          {"prefill_ms", Micros(a.prefill_ms)},
-          {"ttft_ms", Micros(a.ttft_ms)},
-          {"total_ms", Micros(a.total_ms)},
+          {"retrieve_ms", ToMicrosecond(a.retrieve_ms)},
+          {"load_ms", ToMicrosecond(a.load_ms)},
+          {"compose_ms", ToMicrosecond(a.compose_ms)},
+          {"inject_ms", ToMicrosecond(a.inject_ms)},
+          {"prefill_ms", ToMicrosecond(a.prefill_ms)},
+          {"ttft_ms", ToMicrosecond(a.ttft_ms)},
+          {"total_ms", ToMicrosecond(a.total_ms)},
           {"finish", a.finish == FinishReason::kLength ? "length" : "stop"},
           {"facts", std::move(facts)},
           {"facts_dropped", std::move(dropped)}};
 }
 
+}  // namespace
+
+nlohmann::ordered_json AnswerToJson(const EngineInfo& engine, std::string_view question, const Comparison& comparison) {
+  nlohmann::ordered_json json = SideToJson(engine, question, comparison.sides.front());
+  if (!comparison.text_mode_reason.empty()) json["text_mode_reason"] = comparison.text_mode_reason;
+  return json;
+}
+
 nlohmann::ordered_json ComparisonToJson(const EngineInfo& engine, std::string_view question,
                                         const Comparison& comparison) {
   nlohmann::ordered_json json;
-  for (const Side& side : comparison.sides)
-    json[std::string(ModeName(side.mode))] = AnswerToJson(engine, question, side);
+  for (const Side& side : comparison.sides) json[std::string(ModeName(side.mode))] = SideToJson(engine, question, side);
+  if (!comparison.text_mode_reason.empty()) {
+    json["ttft_ratio"] = nullptr;
+    json["text_mode_reason"] = comparison.text_mode_reason;
+    return json;
+  }
   json["ttft_ratio"] = comparison.TtftRatio(AnswerMode::kText, AnswerMode::kKv);
   if (comparison.Find(AnswerMode::kFloor) != nullptr)
     json["floor_ratio"] = comparison.TtftRatio(AnswerMode::kKv, AnswerMode::kFloor);

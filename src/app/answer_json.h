@@ -9,7 +9,9 @@
 
 namespace inferscale {
 
-nlohmann::ordered_json AnswerToJson(const EngineInfo& engine, std::string_view question, const Side& side);
+// Of the first side. Where nothing can be injected, "mode" is "text" and "text_mode_reason" says why.
+nlohmann::ordered_json AnswerToJson(const EngineInfo& engine, std::string_view question, const Comparison& comparison);
+// Of all sides, and their ratios: none (null) where nothing can be injected.
 nlohmann::ordered_json ComparisonToJson(const EngineInfo& engine, std::string_view question,
                                         const Comparison& comparison);
 

@@ -9,6 +9,7 @@
 #include "app/compare.h"
 #include "app/console.h"
 #include "app/engine_flags.h"
+#include "app/number_flag.h"
 #include "app/workspace.h"
 #include "base/limits.h"
 #include "base/utf8.h"
@@ -20,7 +21,7 @@ namespace {
 
 struct AskFlags {
   EngineFlags engine;
-  std::string facts_path, turns_path, question, mode = "kv", window = "anchored:20";
+  std::string facts_path, turns_path, question, mode = "kv", window = WindowSpec{}.ToString();
   int top_k = limits::kTopKDefault;
   std::optional<int> tail;
   int repeat = 1;
@@ -36,20 +37,38 @@ std::vector<AnswerMode> SidesOf(const AskFlags& flags) {
   return {AnswerMode::kKv, AnswerMode::kText};
 }
 
-Result<WorkspaceOptions> ReadInput(const AskFlags& flags) {
-  WorkspaceOptions options;
-  options.engine = flags.engine;
+Status CheckFlags(const AskFlags& flags, const WindowSpec& window) {
   if (flags.question.empty()) return Fail(ErrorCode::kInvalidArgument, "--question is empty: ask something");
   if (!IsValidUtf8(flags.question)) return Fail(ErrorCode::kInvalidUtf8, "--question is not valid UTF-8");
   if (flags.question.size() > limits::kQuestionBytes)
     return Fail(ErrorCode::kTooLarge, fmt::format("--question is longer than {} bytes", limits::kQuestionBytes));
-  TRY_ASSIGN(options.window, ParseWindowSpec(flags.window));
+  if (flags.floor && flags.mode != "compare")
+    return Fail(ErrorCode::kInvalidArgument, "--floor is measured beside the other two: add --mode compare");
+  const bool needs_turns = window.kind == WindowKind::kTurns, has_turns = !flags.turns_path.empty();
+  if (needs_turns && !has_turns)
+    return Fail(ErrorCode::kInvalidArgument,
+                "--encode-window " + window.ToString() + " needs the conversation: give it with --turns T.jsonl");
+  if (has_turns && !needs_turns)
+    return Fail(ErrorCode::kInvalidArgument, "--turns is used by --encode-window turns:W only, and it is " +
+                                                 window.ToString() + ": change it, or leave --turns out");
+  return {};
+}
+
+Result<WorkspaceOptions> ReadInput(const AskFlags& flags) {
+  WorkspaceOptions options;
+  options.engine = flags.engine;
+  Result<WindowSpec> window = ParseWindowSpec(flags.window);
+  if (!window) return Wrap(std::move(window).error(), "--encode-window");
+  options.window = *window;
+  TRY(CheckFlags(flags, options.window));
   TRY_ASSIGN(FactFile facts, ReadFactFile(flags.facts_path));
-  for (const std::string& note : facts.notes) PrintWarning(note);
-  options.facts = std::move(facts.facts);
   if (!flags.turns_path.empty()) {
     TRY_ASSIGN(options.turns, ReadTurnFile(flags.turns_path));
+    TRY(CheckTurns(facts, flags.facts_path, options.turns, flags.turns_path));
   }
+  if (!flags.quiet)
+    for (const std::string& note : facts.notes) PrintNote(note);
+  options.facts = std::move(facts.facts);
   std::error_code ec;
   options.facts_source = std::filesystem::weakly_canonical(flags.facts_path, ec).string();
   options.text_only = flags.mode == "text";
@@ -62,12 +81,23 @@ void PrintSide(const Side& side) {
                        ModeName(side.mode), a.ttft_ms, a.prompt_tokens, a.injected_tokens, a.computed_tokens, a.text));
 }
 
+void PrintComparison(const Comparison& comparison) {
+  for (const Side& side : comparison.sides) PrintSide(side);
+  if (!comparison.text_mode_reason.empty()) return PrintOut("no ratio: nothing can be injected\n");
+  PrintOut(
+      fmt::format("text / kv first-token ratio {:.1f}\n", comparison.TtftRatio(AnswerMode::kText, AnswerMode::kKv)));
+  if (comparison.Find(AnswerMode::kFloor) != nullptr)
+    PrintOut(fmt::format("kv / floor first-token ratio {:.3f}\n",
+                         comparison.TtftRatio(AnswerMode::kKv, AnswerMode::kFloor)));
+}
+
 Status RunAsk(const AskFlags& flags) {
   TRY_ASSIGN(WorkspaceOptions input, ReadInput(flags));
   TRY_ASSIGN(const std::unique_ptr<Workspace> workspace, Workspace::Open(std::move(input), flags.quiet));
   CompareOptions options;
   options.sides = SidesOf(flags);
   options.repeat = flags.repeat;
+  options.text_mode_reason = workspace->text_mode_reason();
   options.answer.top_k = static_cast<size_t>(flags.top_k);
   options.answer.tail = static_cast<size_t>(flags.tail.value_or(std::min(flags.top_k, limits::kTailFactsDefault)));
   options.answer.max_tokens = flags.max_tokens;
@@ -77,16 +107,10 @@ Status RunAsk(const AskFlags& flags) {
     PrintWarning(fmt::format("fact {} was left out: the context of {} tokens is full", answer.ranked[rank].id,
                              workspace->engine().context_tokens));
   if (flags.json) {
-    const auto json = flags.mode == "compare" ? ComparisonToJson(workspace->engine(), flags.question, comparison)
-                                              : AnswerToJson(workspace->engine(), flags.question, comparison.sides[0]);
-    PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    const auto to_json = flags.mode == "compare" ? ComparisonToJson : AnswerToJson;
+    PrintJson(to_json(workspace->engine(), flags.question, comparison));
   } else if (flags.mode == "compare") {
-    for (const Side& side : comparison.sides) PrintSide(side);
-    PrintOut(
-        fmt::format("text / kv first-token ratio {:.1f}\n", comparison.TtftRatio(AnswerMode::kText, AnswerMode::kKv)));
-    if (flags.floor)
-      PrintOut(fmt::format("kv / floor first-token ratio {:.3f}\n",
-                           comparison.TtftRatio(AnswerMode::kKv, AnswerMode::kFloor)));
+    PrintComparison(comparison);
   } else {
     PrintOut(answer.text + "\n");
     if (!flags.quiet)
@@ -98,18 +122,28 @@ Status RunAsk(const AskFlags& flags) {
 
 constexpr const char* kAskFooter = R"(Facts file, one JSON object a line:
   {"text": "Nora adopted a grey cat", "date": "2023-05-08", "id": "f1", "turn": "t7"}
-  Only "text" is required. Facts are taken in order of their date.
+  Only "text" is required. Facts are taken in order of their date. "turn" is the id of a line of --turns.
+
+--encode-window says what a fact sees when its KV is computed; each number is 1 to 200:
+  anchored:C  runs of C facts in order, each run behind the C facts before it; computed in one pass
+  facts:N     the N facts before it
+  near:A+B    the A earlier facts that are most like it, then the B before it (one of them may be 0)
+  turns:W     the W turns before its own turn, from --turns; one {id, speaker, text, date} a line
+  none        nothing
 
 Examples:
   inferscale ask --facts facts.jsonl --question "What pet does Nora have?"
   inferscale ask --facts facts.jsonl --question "…" --mode compare --repeat 5 --json
 
-The first call encodes the facts and keeps their KV in --cache-dir; later calls reuse it.
+The first call encodes the facts and keeps their KV in --cache-dir; later calls reuse it. With another --model,
+--threads, --context or --cache-dir the first call also tests once, for a few seconds, that injection is right there.
+
 JSON: question, model, mode, answer, facts_used, prompt_tokens, injected_tokens, computed_tokens, retrieve_ms (embedding
 the question and searching), load_ms (records from the cache), compose_ms (rotation), inject_ms (into the engine's
 cache), prefill_ms (computing the rest of the prompt), ttft_ms (question's text to first token, all of these included),
 total_ms, finish, facts, facts_dropped. With --repeat, times are medians. With --mode compare:
-{"kv": {…}, "text": {…}, "ttft_ratio": text / kv}, with --floor also "floor" and "floor_ratio": kv / floor.)";
+{"kv": {…}, "text": {…}, "ttft_ratio": text / kv}, with --floor also "floor" and "floor_ratio": kv / floor. Where nothing
+can be injected, mode is "text", text_mode_reason says why, and compare has no "kv" and a ttft_ratio of null.)";
 
 }  // namespace
 
@@ -118,31 +152,29 @@ void AddAskCommand(CLI::App& app, int* status) {
   CLI::App* ask = app.add_subcommand("ask", "Answer a question from a file of facts");
   ask->add_option("--facts", flags->facts_path, "Facts, JSON Lines")->required()->type_name("F.jsonl");
   ask->add_option("--question", flags->question, "What to ask")->required()->type_name("TEXT");
-  ask->add_option("--top-k", flags->top_k, "Facts put into the prompt")
-      ->check(CLI::Range(1, limits::kTopKMax))
-      ->capture_default_str();
-  ask->add_option("--tail", flags->tail, "Of these, how many of the best are computed instead of injected (default 5)")
-      ->check(CLI::Range(0, limits::kTopKMax));
-  ask->add_option("--turns", flags->turns_path, "Source conversation, JSON Lines: {id, speaker, text, date}")
+  AddNumber(*ask, "--top-k", flags->top_k, 1, limits::kTopKMax, "Facts put into the prompt")->capture_default_str();
+  AddNumber(*ask, "--tail", flags->tail, 0, limits::kTopKMax,
+            "Of these, how many of the best are computed instead of injected")
+      ->default_str(std::to_string(limits::kTailFactsDefault));
+  ask->add_option("--turns", flags->turns_path, "Source conversation, for --encode-window turns:W")
       ->type_name("T.jsonl");
-  ask->add_option("--encode-window", flags->window,
-                  "What a fact sees when encoded: anchored:C | facts:N | near:A+B | turns:W | none")
-      ->type_name("W")
+  ask->add_option("--encode-window", flags->window, "What a fact sees when its KV is computed, see below")
+      ->type_name("anchored:C|facts:N|near:A+B|turns:W|none")
       ->capture_default_str();
   ask->add_option("--mode", flags->mode, "kv: inject; text: compute everything; compare: both")
-      ->check(CLI::IsMember({"kv", "text", "compare"}))
+      ->check(CLI::IsMember({"kv", "text", "compare"}).description(""))
+      ->type_name("kv|text|compare")
       ->capture_default_str();
-  ask->add_option("--repeat", flags->repeat, "Rounds; times become medians, after a warm-up round")
-      ->check(CLI::Range(1, 1000))
+  AddNumber(*ask, "--repeat", flags->repeat, 1, 1000,
+            "Rounds; with more than one, times become medians, after a warm-up round that does not count")
       ->capture_default_str();
-  ask->add_option("--max-tokens", flags->max_tokens, "Longest answer")
-      ->check(CLI::Range(1, 1 << 20))
+  AddNumber(*ask, "--max-tokens", flags->max_tokens, 1, limits::kContextTokensMax, "Longest answer")
       ->capture_default_str();
   ask->add_flag(
       "--floor", flags->floor,
       "With compare: also measure the engine with the injected region already in its cache, the fastest possible");
   ask->add_flag("--json", flags->json, "Print one JSON object");
-  ask->add_flag("--quiet", flags->quiet, "No progress, no notes");
+  ask->add_flag("--quiet", flags->quiet, "No progress, no notes; warnings remain");
   AddEngineFlags(*ask, flags->engine);
   ask->footer(kAskFooter);
   ask->callback([flags, status] {

@@ -47,13 +47,17 @@ constexpr double Answer::*kTimes[] = {&Answer::retrieve_ms, &Answer::load_ms, &A
 Result<Comparison> RunComparison(const AnswerContext& context, std::string_view question,
                                  const CompareOptions& options) {
   Comparison comparison;
-  for (const AnswerMode mode : options.sides) comparison.sides.push_back({mode, {}, {}});
-  std::vector<std::vector<Answer>> rounds(options.sides.size());
+  comparison.text_mode_reason = options.text_mode_reason;
+  if (options.text_mode_reason.empty())
+    for (const AnswerMode mode : options.sides) comparison.sides.push_back({mode, {}, {}});
+  else
+    comparison.sides.push_back({AnswerMode::kText, {}, {}});
+  std::vector<std::vector<Answer>> rounds(comparison.sides.size());
   const int warm_up = options.repeat > 1 ? 1 : 0;
   for (int round = 0; round < warm_up + options.repeat; ++round) {
-    for (size_t s = 0; s < options.sides.size(); ++s) {
+    for (size_t s = 0; s < rounds.size(); ++s) {
       AnswerOptions answer = options.answer;
-      answer.mode = options.sides[s];
+      answer.mode = comparison.sides[s].mode;
       TRY_ASSIGN(Answer made, AnswerQuestion(context, question, answer, nullptr));
       if (round >= warm_up) rounds[s].push_back(std::move(made));
     }

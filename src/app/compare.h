@@ -14,6 +14,7 @@ struct CompareOptions {
   AnswerOptions answer;  // mode is set per side
   std::vector<AnswerMode> sides;
   int repeat = 1;  // medians over this many rounds of all sides in turn; more than 1: after one warm-up round
+  std::string text_mode_reason;  // not empty: nothing can be injected, so that only the text side is run
 };
 
 struct Side {
@@ -23,9 +24,11 @@ struct Side {
 };
 
 struct Comparison {
-  std::vector<Side> sides;  // in the order asked for
+  std::vector<Side> sides;       // in the order asked for
+  std::string text_mode_reason;  // of the options
   const Side* Find(AnswerMode mode) const;
-  // Median over rounds of numerator's first-token time divided by denominator's in the same round.
+  // Both sides must be there. Median over rounds of numerator's first-token time divided by denominator's in the same
+  // round.
   double TtftRatio(AnswerMode numerator, AnswerMode denominator) const;
 };
 

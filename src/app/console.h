@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -14,8 +15,16 @@ namespace inferscale {
 int ExitStatus(ErrorCode code);
 
 void PrintError(const Error& error);          // "inferscale: error: …" on stderr
-void PrintWarning(std::string_view message);  // "inferscale: warning: …" on stderr
+void PrintWarning(std::string_view message);  // "inferscale: warning: …" on stderr, also when quiet was asked for
+void PrintNote(std::string_view message);     // "inferscale: note: …" on stderr; the caller leaves it out when quiet
 void PrintOut(std::string_view text);         // stdout, no line end added
+void PrintJson(const nlohmann::ordered_json& json);  // stdout, indented, valid UTF-8 whatever names hold
+
+// Before anything else: warnings of the libraries go to standard error, and a standard stream that was closed gets a
+// place holder, so that no file of ours takes its number and then receives what is printed.
+void PrepareStreams();
+// The process's exit status: `status`, or that of kIo, with an error told, when something printed did not get out.
+int FinishOutput(int status);
 
 // A line of progress on standard error: redrawn in place on a terminal, at most every few seconds elsewhere.
 class ProgressBar {
@@ -28,6 +37,7 @@ class ProgressBar {
   std::string label_, unit_;
   bool terminal_;
   bool drawn_ = false;
+  size_t first_ = 0;  // done at the first update: the rate counts from there
   std::chrono::steady_clock::time_point start_, last_;
 };
 

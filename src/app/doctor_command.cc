@@ -4,12 +4,9 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "app/console.h"
-#include "app/engine_flags.h"
-#include "embed/llama_embedder.h"
-#include "engine/llama/llama_engine.h"
+#include "app/models.h"
 #include "engine/prompt_layout.h"
 
 namespace inferscale {
@@ -38,22 +35,22 @@ std::string CpuFeatures() {
 }
 
 // Which prompt form the model's template allows, and why not a better one.
-std::string TemplateState(const LlamaEngine& engine) {
-  const PromptLayout layout = PromptLayout::Make(engine.tokenizer(), engine.chat_template());
+std::string TemplateState(const PromptLayout& layout) {
   const char* form = layout.form() == PromptForm::kSystemTurn      ? "facts in the system block"
                      : layout.form() == PromptForm::kFirstUserTurn ? "facts in the first user message"
                                                                    : "plain prompt";
   std::string state = form;
   if (!layout.note().empty()) state += "; " + layout.note();
-  if (const Status checked = layout.Check(); !checked) state += "; text mode: " + checked.error().message;
   return state;
 }
 
-nlohmann::ordered_json Examine(const LlamaEngine& engine) {
+nlohmann::ordered_json Examine(const Engine& engine) {
+  const PromptLayout layout = PromptLayout::Make(engine.tokenizer(), engine.chat_template());
+  const std::string text_mode_reason = TextModeReason(engine, layout);
   const EngineInfo& info = engine.info();
   const SelfTestReport& test = info.self_test;
   return {{"cpu", CpuFeatures()},
-          {"threads", std::thread::hardware_concurrency()},
+          {"threads", info.threads},
           {"model", info.model_name},
           {"model_path", info.model_path},
           {"architecture", info.architecture},
@@ -61,38 +58,35 @@ nlohmann::ordered_json Examine(const LlamaEngine& engine) {
           {"context_tokens", info.context_tokens},
           {"kv_bytes_per_token", info.kv_shape.ElementsPerToken() * 2},
           {"rope", info.rope.Describe()},
-          {"template", TemplateState(engine)},
+          {"template", TemplateState(layout)},
           {"self_test",
            {{"ran", test.ran},
             {"passed", test.passed},
             {"tokens", test.tokens},
             {"shifts", test.shifts},
+            {"cosine_bound", test.cosine_bound},
             {"worst_cosine", test.worst_cosine},
             {"same_argmax", test.same_argmax},
             {"unrotated_cosine", test.unrotated_cosine}}},
-          {"mode", info.can_inject ? "kv" : "text"},
-          {"reason", info.can_inject ? "the self-test passed: " + test.detail : info.text_mode_reason}};
+          {"mode", text_mode_reason.empty() ? "kv" : "text"},
+          {"reason", text_mode_reason.empty() ? "the self-test passed: " + test.detail : text_mode_reason}};
 }
 
 Status RunDoctor(const DoctorFlags& flags) {
-  TRY_ASSIGN(const auto engine,
-             LlamaEngine::Load({.model_path = flags.engine.model,
-                                .threads = flags.engine.threads,
-                                .context_tokens = flags.engine.context_tokens,
-                                .text_only = false,
-                                .cache_folder = flags.rerun ? std::filesystem::path() : flags.engine.cache_folder}));
+  TRY_ASSIGN(const std::unique_ptr<Engine> engine, LoadEngine(flags.engine, {.kept_verdict = !flags.rerun}));
   nlohmann::ordered_json report = Examine(*engine);
-  const auto embedder = LlamaEmbedder::Load(flags.engine.embed_model, flags.engine.threads);
+  const Result<std::unique_ptr<Embedder>> embedder = LoadEmbedder(flags.engine);
   report["embedder"] = embedder ? (*embedder)->name() + ", " + std::to_string((*embedder)->dim()) + " dimensions"
                                 : "not usable: " + embedder.error().message;
   if (flags.json) {
-    PrintOut(report.dump(2) + "\n");
-    return {};
+    PrintJson(report);
+  } else {
+    for (const auto& [key, value] : report.items()) {
+      if (value.is_object()) continue;  // the reason line tells the self-test in words
+      PrintOut(fmt::format("{:<20} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump()));
+    }
   }
-  for (const auto& [key, value] : report.items()) {
-    if (value.is_object()) continue;  // the reason line tells the self-test in words
-    PrintOut(fmt::format("{:<20} {}\n", key, value.is_string() ? value.get<std::string>() : value.dump()));
-  }
+  if (!embedder) return tl::unexpected<Error>(embedder.error());  // nothing can be asked without it
   return {};
 }
 

@@ -1,31 +1,46 @@
 #include "app/engine_flags.h"
 
+#include "app/number_flag.h"
 #include "app/paths.h"
 #include "base/limits.h"
 
 namespace inferscale {
 
+namespace {
+
+void AddPath(CLI::App& command, const std::string& name, std::filesystem::path& path, const DefaultPath& fallback,
+             const std::string& help) {
+  path = fallback.path;
+  command.add_option(name, path, help)->default_str(fallback.shown);
+}
+
+// A default that this environment does not have is an error only where it is needed.
+void CheckPath(const char* name, const std::filesystem::path& path) {
+  if (!path.empty()) return;
+  throw CLI::ValidationError(name, "there is no path: give one, or set HOME (it decides where the default is)");
+}
+
+}  // namespace
+
 void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
-  flags.model = DefaultModel();
-  flags.embed_model = DefaultEmbedModel();
-  flags.cache_folder = DefaultKvFolder();
-  command.add_option("--model", flags.model, "Language model, a GGUF file")->type_name("M.gguf")->capture_default_str();
-  command
-      .add_option("--embed-model", flags.embed_model, "Embedding model, a GGUF file (the default one is for English)")
-      ->type_name("E.gguf")
+  AddPath(command, "--model", flags.model, DefaultModel(), "Language model, a GGUF file");
+  AddPath(command, "--embed-model", flags.embed_model, DefaultEmbedModel(),
+          "Embedding model, a GGUF file (the default one is for English)");
+  AddPath(command, "--cache-dir", flags.cache_folder, DefaultKvFolder(),
+          "Folder for KV records, vectors and self-test results; safe to delete");
+  command.get_option("--model")->type_name("M.gguf");
+  command.get_option("--embed-model")->type_name("E.gguf");
+  command.get_option("--cache-dir")->type_name("DIR");
+  AddNumber(command, "--threads", flags.threads, 0, limits::kThreads, "CPU threads; 0: all cores")
       ->capture_default_str();
-  command
-      .add_option("--cache-dir", flags.cache_folder,
-                  "Folder for KV records, vectors and self-test results; safe to delete")
-      ->type_name("DIR")
+  AddNumber(command, "--context", flags.context_tokens, 0, limits::kContextTokensMax,
+            "Context in tokens; 0: 8192, or what the model was trained for if that is less")
       ->capture_default_str();
-  command.add_option("--threads", flags.threads, "CPU threads; 0: all cores")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command
-      .add_option("--context", flags.context_tokens, "Context in tokens; 0: 8192, or what the model was trained for")
-      ->check(CLI::Range(uint32_t{0}, static_cast<uint32_t>(limits::kContextTokensMax)))
-      ->capture_default_str();
+  command.parse_complete_callback([&flags] {
+    CheckPath("--model", flags.model);
+    CheckPath("--embed-model", flags.embed_model);
+    CheckPath("--cache-dir", flags.cache_folder);
+  });
 }
 
 }  // namespace inferscale

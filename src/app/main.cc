@@ -2,10 +2,12 @@
 #include <CLI/CLI.hpp>
 
 #include "app/ask_command.h"
+#include "app/console.h"
 #include "app/demo_command.h"
 #include "app/doctor_command.h"
 
 int main(int argc, char** argv) {
+  inferscale::PrepareStreams();
   CLI::App app(
       "InferScale: memory for LLM applications. Facts are computed once, kept as attention KV, and injected into "
       "the engine's cache when a question needs them.",
@@ -15,8 +17,7 @@ int main(int argc, char** argv) {
   app.footer(
       "Start with `inferscale demo`. Each command has its own --help.\n"
       "Exit status: 0 done, 2 wrong input, 3 disk or rights, 4 stored data, 5 model or engine, 70 a bug of ours, 78 a "
-      "CPU "
-      "it was not built for.");
+      "CPU it was not built for, 130 interrupted (Ctrl-C).");
   int status = 0;
   inferscale::AddAskCommand(app, &status);
   inferscale::AddDemoCommand(app, &status);
@@ -25,7 +26,7 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);
-    return code == 0 ? 0 : 2;
+    return inferscale::FinishOutput(code == 0 ? 0 : 2);
   }
-  return status;
+  return inferscale::FinishOutput(status);
 }

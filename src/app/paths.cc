@@ -1,32 +1,42 @@
 #include "app/paths.h"
 
 #include <cstdlib>
+#include <optional>
 
 namespace inferscale {
 
-namespace fs = std::filesystem;
-
 namespace {
-const char* Env(const char* name) {
+
+// The folder that an environment variable names; an empty value is as none.
+std::optional<DefaultPath> FromVariable(const char* name) {
   const char* value = std::getenv(name);
-  return value != nullptr && *value != '\0' ? value : nullptr;
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return DefaultPath{value, std::string("$") + name};
 }
+
+DefaultPath In(DefaultPath folder, const char* name) {
+  if (!folder.path.empty()) folder.path /= name;
+  folder.shown += std::string("/") + name;
+  return folder;
+}
+
 }  // namespace
 
-fs::path CacheRoot() {
-  if (const char* root = Env("INFERSCALE_CACHE")) return root;
-  if (const char* xdg = Env("XDG_CACHE_HOME")) return fs::path(xdg) / "inferscale";
-  const char* home = Env("HOME");
-  return fs::path(home != nullptr ? home : "/root") / ".cache" / "inferscale";
+DefaultPath CacheRoot() {
+  if (std::optional<DefaultPath> root = FromVariable("INFERSCALE_CACHE")) return *root;
+  if (std::optional<DefaultPath> caches = FromVariable("XDG_CACHE_HOME")) return In(*caches, "inferscale");
+  DefaultPath home = FromVariable("HOME").value_or(DefaultPath{});
+  home.shown = "~";
+  return In(In(home, ".cache"), "inferscale");
 }
 
-fs::path ModelFolder() {
-  if (const char* folder = Env("INFERSCALE_MODEL_DIR")) return folder;
-  return CacheRoot() / "models";
+DefaultPath ModelFolder() {
+  if (std::optional<DefaultPath> folder = FromVariable("INFERSCALE_MODEL_DIR")) return *folder;
+  return In(CacheRoot(), "models");
 }
 
-fs::path DefaultModel() { return ModelFolder() / "SmolLM2-135M-Instruct.Q4_1.gguf"; }
-fs::path DefaultEmbedModel() { return ModelFolder() / "all-MiniLM-L6-v2.f16.gguf"; }
-fs::path DefaultKvFolder() { return CacheRoot() / "kv"; }
+DefaultPath DefaultModel() { return In(ModelFolder(), "SmolLM2-135M-Instruct.Q4_1.gguf"); }
+DefaultPath DefaultEmbedModel() { return In(ModelFolder(), "all-MiniLM-L6-v2.f16.gguf"); }
+DefaultPath DefaultKvFolder() { return In(CacheRoot(), "kv"); }
 
 }  // namespace inferscale

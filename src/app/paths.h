@@ -2,15 +2,21 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace inferscale {
 
+struct DefaultPath {
+  std::filesystem::path path;  // empty when none of the variables that it could come from is set
+  std::string shown;           // for help: the variable or ~ in place of this machine's folders
+};
+
 // $INFERSCALE_CACHE, else $XDG_CACHE_HOME/inferscale, else ~/.cache/inferscale.
-std::filesystem::path CacheRoot();
-// $INFERSCALE_MODEL_DIR, else CacheRoot()/models: where `make` puts the default models.
-std::filesystem::path ModelFolder();
-std::filesystem::path DefaultModel();       // SmolLM2-135M-Instruct
-std::filesystem::path DefaultEmbedModel();  // all-MiniLM-L6-v2
-std::filesystem::path DefaultKvFolder();    // CacheRoot()/kv
+DefaultPath CacheRoot();
+// $INFERSCALE_MODEL_DIR, else CacheRoot()/models: where `make setup` puts the default models.
+DefaultPath ModelFolder();
+DefaultPath DefaultModel();       // SmolLM2-135M-Instruct
+DefaultPath DefaultEmbedModel();  // all-MiniLM-L6-v2
+DefaultPath DefaultKvFolder();    // CacheRoot()/kv
 
 }  // namespace inferscale

@@ -5,10 +5,9 @@
 #include <algorithm>
 
 #include "app/console.h"
+#include "app/models.h"
 #include "base/file.h"
 #include "base/limits.h"
-#include "embed/llama_embedder.h"
-#include "engine/llama/llama_engine.h"
 #include "memory/fact_file.h"
 #include "memory/window_planner.h"
 
@@ -16,7 +15,7 @@ namespace inferscale {
 
 namespace {
 
-// The namespace of facts that come from a file (design 6.2).
+// The namespace of facts that come from a file.
 constexpr std::string_view kLocalNamespace = "local";
 
 ProgressFn BarOf(std::optional<ProgressBar>& bar, bool quiet, const char* label, const char* unit) {
@@ -41,9 +40,10 @@ std::filesystem::path RunBookPath(const std::filesystem::path& cache, const Mode
 
 Result<std::unique_ptr<Workspace>> Workspace::Open(WorkspaceOptions options, bool quiet) {
   std::unique_ptr<Workspace> workspace(new Workspace);  // private constructor
+  TRY(CheckModelFiles(options.engine));
   TRY(workspace->OpenEngine(options, quiet));
   TRY(workspace->PrepareFacts(std::move(options.facts), options.engine, quiet));
-  if (!options.text_only && workspace->injects()) TRY(workspace->Encode(options, quiet));
+  if (!options.text_only && workspace->text_mode_reason_.empty()) TRY(workspace->Encode(options, quiet));
   workspace->source_.emplace(*workspace->embedder_, *workspace->facts_,
                              workspace->encoder_ ? &*workspace->encoder_ : nullptr, workspace->records_.get(),
                              workspace->engine_->info().kv_shape);
@@ -51,21 +51,12 @@ Result<std::unique_ptr<Workspace>> Workspace::Open(WorkspaceOptions options, boo
 }
 
 Status Workspace::OpenEngine(const WorkspaceOptions& options, bool quiet) {
-  TRY_ASSIGN(auto engine, LlamaEngine::Load({.model_path = options.engine.model,
-                                             .threads = options.engine.threads,
-                                             .context_tokens = options.engine.context_tokens,
-                                             .text_only = options.text_only,
-                                             .cache_folder = options.engine.cache_folder}));
-  engine_ = std::move(engine);
-  TRY_ASSIGN(auto embedder, LlamaEmbedder::Load(options.engine.embed_model, options.engine.threads));
-  embedder_ = std::move(embedder);
+  TRY_ASSIGN(engine_, LoadEngine(options.engine, {.text_only = options.text_only, .quiet = quiet}));
+  TRY_ASSIGN(embedder_, LoadEmbedder(options.engine));
   layout_.emplace(PromptLayout::Make(engine_->tokenizer(), engine_->chat_template()));
   if (options.text_only) return {};
-  if (!engine_->info().can_inject)
-    text_mode_reason_ = engine_->info().text_mode_reason;
-  else if (const Status checked = layout_->Check(); !checked)
-    text_mode_reason_ = checked.error().message;
-  if (!injects() && !quiet) PrintWarning("facts go in as text, nothing is injected: " + text_mode_reason_);
+  text_mode_reason_ = TextModeReason(*engine_, *layout_);
+  if (!text_mode_reason_.empty()) PrintWarning("facts go in as text, nothing is injected: " + text_mode_reason_);
   return {};
 }
 
@@ -80,7 +71,7 @@ Status Workspace::PrepareFacts(std::vector<Fact> facts, const EngineFlags& flags
   std::optional<ProgressBar> bar;
   TRY_ASSIGN(facts_, FactSet::Make(std::move(facts), engine_->tokenizer(), *embedder_, vectors_.get(),
                                    BarOf(bar, quiet, "Embedding facts", "facts")));
-  if (!quiet) PrintMessages(vectors_->TakeMessages());
+  PrintMessages(vectors_->TakeMessages());
   return {};
 }
 
@@ -99,7 +90,7 @@ Status Workspace::Encode(const WorkspaceOptions& options, bool quiet) {
     Result<RunBook> parsed = RunBook::FromJson(*kept, run_facts, limits::kRunTokens);
     if (parsed)
       book = std::move(*parsed);
-    else if (!quiet)
+    else
       PrintWarning("runs are grouped anew: " + parsed.error().message);
   }
   size_t longest = 0;
@@ -111,7 +102,7 @@ Status Workspace::Encode(const WorkspaceOptions& options, bool quiet) {
   encoder_.emplace(*engine_, *records_, *facts_, layout_->header(), std::string(kLocalNamespace));
   std::optional<ProgressBar> bar;
   TRY_ASSIGN(encode_stats_, encoder_->Run(groups, options.window.kind, BarOf(bar, quiet, "Encoding facts", "facts")));
-  if (!quiet) PrintMessages(records_->TakeMessages());
+  PrintMessages(records_->TakeMessages());
   return {};
 }
 

@@ -39,13 +39,14 @@ struct WorkspaceOptions {
 
 class Workspace {
  public:
-  // Progress and warnings go to standard error unless quiet.
+  // Progress and notes go to standard error unless quiet; warnings always.
   static Result<std::unique_ptr<Workspace>> Open(WorkspaceOptions options, bool quiet);
 
   AnswerContext context();
   const EngineInfo& engine() const { return engine_->info(); }
   const FactSet& facts() const { return *facts_; }
-  bool injects() const { return text_mode_reason_.empty(); }
+  // Why nothing is injected although it was asked for; "" when facts are injected, or text mode was asked for.
+  const std::string& text_mode_reason() const { return text_mode_reason_; }
   const EncodeStats& encode_stats() const { return encode_stats_; }
 
  private:
@@ -63,7 +64,7 @@ class Workspace {
   std::optional<Encoder> encoder_;
   std::optional<FileSource> source_;
   EncodeStats encode_stats_;
-  std::string text_mode_reason_;  // engine's, or the template's
+  std::string text_mode_reason_;
 };
 
 }  // namespace inferscale

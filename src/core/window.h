@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "core/types.h"
 
 namespace inferscale {
@@ -23,8 +24,8 @@ enum class WindowKind : uint8_t {
 // The value of --encode-window.
 struct WindowSpec {
   WindowKind kind = WindowKind::kAnchored;
-  int count = 20;  // C, N, B or W
-  int near = 0;    // A
+  int count = limits::kRunFacts;  // C, N, B or W
+  int near = 0;                   // A
 
   bool operator==(const WindowSpec&) const = default;
   std::string ToString() const;  // "anchored:20", "near:10+10", "none"

@@ -39,12 +39,13 @@ struct SelfTestReport {
 struct EngineInfo {
   std::string engine;         // "llama"
   std::string model_path;
-  std::string model_name;
+  std::string model_name;     // for people: the file's name without its ending
   std::string architecture;
   ModelKey model_key;
   KvShape kv_shape;
   RopeSpec rope;
   uint32_t context_tokens = 0;
+  int threads = 0;            // of the CPU
   bool can_inject = false;    // false: text mode, and why
   std::string text_mode_reason;
   SelfTestReport self_test;
@@ -52,7 +53,6 @@ struct EngineInfo {
 
 // Where the first token's time went, milliseconds.
 struct GenerateTimes {
-  double queue_ms = 0;    // waiting for the engine
   double compose_ms = 0;  // records to cells at their final positions
   double inject_ms = 0;   // cells into the engine's cache
   double prefill_ms = 0;  // computing the rest of the prompt

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -87,6 +88,7 @@ class FactReader {
       return Fail(ErrorCode::kTooLarge,
                   "the file has more than " + std::to_string(limits::kFactsPerFile) + " facts: use several files");
     file_.facts.push_back(std::move(fact));
+    file_.lines.push_back(line);
     return {};
   }
 
@@ -146,6 +148,19 @@ Result<std::vector<Turn>> ParseTurnFile(std::string_view content, std::string_vi
 Result<std::vector<Turn>> ReadTurnFile(const std::filesystem::path& path) {
   TRY_ASSIGN(const std::string content, ReadFile(path, limits::kFactFileBytes));
   return ParseTurnFile(content, path.string());
+}
+
+Status CheckTurns(const FactFile& file, const std::filesystem::path& path, std::span<const Turn> turns,
+                  const std::filesystem::path& turns_path) {
+  std::unordered_set<std::string_view> known;
+  for (const Turn& turn : turns) known.insert(turn.id);
+  for (size_t i = 0; i < file.facts.size(); ++i) {
+    const std::string& turn = file.facts[i].turn;
+    if (turn.empty() || known.contains(turn)) continue;
+    return Fail(ErrorCode::kInvalidArgument, path.string() + ": line " + std::to_string(file.lines[i]) +
+                                                 ": there is no turn \"" + turn + "\" in " + turns_path.string());
+  }
+  return {};
 }
 
 }  // namespace inferscale

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ namespace inferscale {
 
 struct FactFile {
   std::vector<Fact> facts;         // in the file's order; at least one
+  std::vector<size_t> lines;       // [facts] where each stands, from 1
   std::vector<std::string> notes;  // for people: how many repeated facts were left out
 };
 
@@ -32,6 +34,10 @@ Result<FactFile> ParseFactFile(std::string_view content, std::string_view name);
 // Turns in the file's order, ids distinct; at least one.
 Result<std::vector<Turn>> ReadTurnFile(const std::filesystem::path& path);
 Result<std::vector<Turn>> ParseTurnFile(std::string_view content, std::string_view name);
+
+// Whether every turn that a fact names is there: kInvalidArgument names the file and the line of the first that is not.
+Status CheckTurns(const FactFile& file, const std::filesystem::path& path, std::span<const Turn> turns,
+                  const std::filesystem::path& turns_path);
 
 // Replaces each fact of more than `limit` tokens by linked parts of at most `limit`: ids "ID#1", "ID#2", …, part_of
 // "ID", everything else as the fact's. Cut at sentences; a sentence that is too long at words, a word at code points.

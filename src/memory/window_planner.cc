@@ -1,27 +1,28 @@
 #include "memory/window_planner.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/assert.h"
 
 namespace inferscale {
 
 Result<WindowPlanner> WindowPlanner::Make(const WindowSpec& spec, const FactSet& facts, std::vector<TurnItem> turns) {
-  if (spec.kind == WindowKind::kTurns) {
-    if (turns.empty())
+  if (spec.kind == WindowKind::kTurns && turns.empty())
+    return Fail(ErrorCode::kInvalidArgument,
+                "--encode-window " + spec.ToString() + " needs the conversation: give it with --turns T.jsonl");
+  WindowPlanner planner(spec, facts, std::move(turns));
+  for (size_t i = 0; spec.kind == WindowKind::kTurns && i < facts.size(); ++i) {
+    const std::string& id = facts[i].fact.turn;
+    if (!id.empty() && !planner.turn_places_.contains(id))
       return Fail(ErrorCode::kInvalidArgument,
-                  "--encode-window " + spec.ToString() + " needs the conversation: give it with --turns T.jsonl");
-    for (size_t i = 0; i < facts.size(); ++i) {
-      const std::string& id = facts[i].fact.turn;
-      const bool known =
-          id.empty() || std::any_of(turns.begin(), turns.end(), [&](const TurnItem& t) { return t.turn.id == id; });
-      if (!known)
-        return Fail(ErrorCode::kNotFound,
-                    "fact " + facts[i].fact.id + " names turn \"" + id + "\", which --turns does not hold");
-    }
+                  "fact " + facts[i].fact.id + " names turn \"" + id + "\", which the conversation does not hold");
   }
-  return WindowPlanner(spec, facts, std::move(turns));
+  return planner;
+}
+
+WindowPlanner::WindowPlanner(const WindowSpec& spec, const FactSet& facts, std::vector<TurnItem> turns)
+    : spec_(spec), facts_(&facts), turns_(std::move(turns)) {
+  for (size_t i = 0; i < turns_.size(); ++i) turn_places_.emplace(turns_[i].turn.id, i);
 }
 
 std::vector<size_t> WindowPlanner::NearestEarlier(size_t fact, size_t count, size_t before) const {
@@ -54,11 +55,9 @@ Result<std::vector<Sight>> WindowPlanner::ContextOf(size_t fact) const {
       see_preceding(count);
       break;
     case WindowKind::kTurns: {
-      const std::string& id = (*facts_)[fact].fact.turn;
-      const auto source =
-          std::find_if(turns_.begin(), turns_.end(), [&](const TurnItem& t) { return t.turn.id == id; });
-      if (source == turns_.end()) break;  // a fact without a source turn sees the header only
-      const size_t place = static_cast<size_t>(source - turns_.begin());
+      const auto source = turn_places_.find((*facts_)[fact].fact.turn);
+      if (source == turn_places_.end()) break;  // a fact without a source turn sees the header only
+      const size_t place = source->second;
       for (size_t i = place - std::min(place, count); i < place; ++i)
         seen.push_back({turns_[i].turn.id, 1, turns_[i].tokens});
       break;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
@@ -37,8 +38,7 @@ class WindowPlanner {
   Result<std::vector<WindowGroup>> Plan(RunBook& book, size_t room) const;
 
  private:
-  WindowPlanner(const WindowSpec& spec, const FactSet& facts, std::vector<TurnItem> turns)
-      : spec_(spec), facts_(&facts), turns_(std::move(turns)) {}
+  WindowPlanner(const WindowSpec& spec, const FactSet& facts, std::vector<TurnItem> turns);
   Result<std::vector<WindowGroup>> PlanRuns(RunBook& book) const;
   Result<std::vector<Sight>> ContextOf(size_t fact) const;
   std::vector<size_t> NearestEarlier(size_t fact, size_t count, size_t before) const;
@@ -46,6 +46,7 @@ class WindowPlanner {
   WindowSpec spec_;
   const FactSet* facts_;
   std::vector<TurnItem> turns_;
+  std::unordered_map<std::string, size_t> turn_places_;  // by id
 };
 
 }  // namespace inferscale

@@ -16,10 +16,11 @@ namespace inferscale {
 
 namespace {
 
-// Part of the self-test's identity: raise it whenever capture, rotation or forging change what they compute.
-constexpr uint32_t kSelfTestVersion = 2;
+// Part of the self-test's identity: raise it whenever capture, rotation or forging change what they compute, or the
+// test its texts, its trials or its verdict.
+constexpr uint32_t kSelfTestVersion = 3;
 
-int DefaultThreads() { return std::max(1u, std::thread::hardware_concurrency()); }
+int DefaultThreads() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, limits::kThreads); }
 
 Tokens Concat(std::span<const Tokens> pieces) {
   Tokens all;
@@ -105,6 +106,8 @@ Result<std::unique_ptr<LlamaEngine>> LlamaEngine::Load(const LlamaEngineOptions&
 }
 
 Status LlamaEngine::Start(const LlamaEngineOptions& options) {
+  if (options.threads < 0 || options.threads > limits::kThreads)
+    return Fail(ErrorCode::kInvalidArgument, "threads must be 0 to " + std::to_string(limits::kThreads));
   const llama_model* model = file_.model.get();
   TRY_ASSIGN(std::unique_ptr<LlamaTokenizer> tokenizer, LlamaTokenizer::Make(model));
   info_.engine = "llama";
@@ -121,12 +124,11 @@ Status LlamaEngine::Start(const LlamaEngineOptions& options) {
       spdlog::warn("{}: its chat template is not usable ({}); using the plain one", file_.path, parsed.error().message);
   }
   tokenizer_ = std::move(tokenizer);
-  const int threads = options.threads > 0 ? options.threads : DefaultThreads();
-  // Flash attention: a CPU build has no other device, and there it slows attention over an injected prefix 4 to 8
-  // times.
+  info_.threads = options.threads > 0 ? options.threads : DefaultThreads();
+  // Flash attention: a CPU build has no other device, and there it slows attention over an injected prefix.
   const bool on_gpu = llama_supports_gpu_offload();
   TRY_ASSIGN(session_, LlamaSession::Make(file_.model.get(), {.context_tokens = info_.context_tokens,
-                                                              .threads = threads,
+                                                              .threads = info_.threads,
                                                               .flash_attention = on_gpu,
                                                               .prefix_cells_bytes = limits::kPrefixCellsBytes}));
   Hasher key;
@@ -157,7 +159,10 @@ Status LlamaEngine::ProbeAndTest(const LlamaEngineOptions& options) {
   const Hash128 identity = Hasher()
                                .U32(kSelfTestVersion)
                                .Digest(file_.fingerprint)
-                               .Str(llama_print_system_info())  // CPU features: another machine, another proof
+                               .Str(llama_version())
+                               .Str(ggml_commit())
+                               .Str(llama_print_system_info())  // the instructions that llama.cpp was compiled for
+                               .U32(static_cast<uint32_t>(info_.threads))  // decides how sums are split
                                .U32(info_.context_tokens)
                                .Finish();
   std::optional<SelfTestReport> kept;
@@ -165,6 +170,7 @@ Status LlamaEngine::ProbeAndTest(const LlamaEngineOptions& options) {
   if (kept) {
     info_.self_test = *kept;
   } else {
+    if (options.on_self_test) options.on_self_test();
     TRY_ASSIGN(info_.self_test, RunSelfTest(*session_, *tokenizer_));
     if (!options.cache_folder.empty()) SaveSelfTest(options.cache_folder, identity, info_.self_test);
   }
@@ -259,7 +265,6 @@ Status LlamaEngine::FillPrompt(const GenerateRequest& request, StreamState& stre
   const std::span<const TokenId> prompt(plan.prompt_tokens);
   const uint32_t injected = plan.InjectedTokens();
   GenerateTimes times;
-  times.queue_ms = stream.submitted.Millis();
   if (request.prefill_region_first && injected > 0) {
     session_->Clear();
     TRY(session_->Decode(prompt.first(injected), 0, false, &stream.cancelled));

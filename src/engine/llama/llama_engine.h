@@ -21,6 +21,7 @@ struct LlamaEngineOptions {
   uint32_t context_tokens = 0;         // 0: limits::kContextTokensDefault; never more than the model was trained for
   bool text_only = false;              // do not probe or test: every fact is text
   std::filesystem::path cache_folder;  // where the self-test's result is kept; empty: run it every time
+  std::function<void()> on_self_test;  // called before a self-test runs, which takes seconds; may be null
 };
 
 class LlamaEngine final : public Engine {

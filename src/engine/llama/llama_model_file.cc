@@ -75,8 +75,7 @@ Result<LlamaModelFile> LoadModelFile(const fs::path& path) {
                 "llama.cpp cannot load " + shown + ": it is damaged or of an unknown architecture");
   const llama_model* model = file.model.get();
   file.path = shown;
-  file.name = MetaString(model, "general.name");
-  if (file.name.empty()) file.name = path.filename().string();
+  file.name = path.stem().string();
   file.architecture = MetaString(model, "general.architecture");
   file.chat_template = MetaString(model, "tokenizer.chat_template");
   if (llama_model_has_encoder(model) || !llama_model_has_decoder(model) ||

@@ -13,10 +13,10 @@ namespace inferscale {
 struct LlamaModelFile {
   LlamaModelPtr model;
   std::string path;
-  std::string name;           // general.name, or the file's
+  std::string name;           // the file's without its ending: general.name is often unreadable
   std::string architecture;   // general.architecture
   std::string chat_template;  // tokenizer.chat_template, or ""
-  Hash128 fingerprint;        // of header and sampled weights: design 6.1
+  Hash128 fingerprint;        // of header and sampled weights
 };
 
 // Checks the file before llama.cpp sees it (it aborts on some broken ones), loads it, and refuses what cannot answer

@@ -48,7 +48,7 @@ class LlamaSession {
   struct Options {
     uint32_t context_tokens = 0;
     int threads = 1;
-    bool flash_attention = false;  // off on CPUs: attention over an injected prefix is 4 to 8 times faster without
+    bool flash_attention = false;  // off on CPUs: attention over an injected prefix is faster without
     size_t prefix_cells_bytes = 0;
   };
 
