@@ -56,6 +56,17 @@ MUTANTS = [
      "", MODEL),
     ("commit-syncs", "sqlite_connection.cc", "PRAGMA synchronous=FULL", "PRAGMA synchronous=NORMAL",
      "SqliteCrashTest.*"),
+    ("scrub-wipes", "sqlite_settings.cc", "return WipeUnusedSpace(db);", "return {};", "SqliteErasureTest.*"),
+    ("scrub-checkpoints", "sqlite_settings.cc", "PRAGMA wal_checkpoint(TRUNCATE)", "SELECT 0", "SqliteErasureTest.*"),
+    ("secure-delete", "sqlite_connection.cc", "PRAGMA secure_delete=ON", "PRAGMA secure_delete=OFF",
+     "SqliteErasureTest.*"),
+    ("delete-clears-history", "sqlite_delete.cc",
+     """TRY(op.db.Run("UPDATE history SET old_text=NULL WHERE ns=? AND fact=? AND old_text IS NOT NULL", op.ns,
+                std::string_view(fact.id)));""", "", "SqliteErasureTest.*"),
+    ("delete-takes-words", "sqlite_terms.cc",
+     'if (left && *left <= 0) TRY(op.db.Run("DELETE FROM terms WHERE id=?", term.term));', "", "SqliteErasureTest.*"),
+    ("new-connections", "sqlite_pool.cc", "if (status) status = Replace();", "", "SqliteErasureTest.NoMemory*"),
+    ("sqlite-clears", "sqlite_memory.cc", "clearing.xFree = ClearingFree;", "", "SqliteErasureTest.NoMemory*"),
 ]
 
 
