@@ -1,9 +1,16 @@
-// Wall time of a piece of work.
+// Wall time of a piece of work, and the time of day.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace inferscale {
+
+// Microseconds since 1970-01-01 00:00 UTC.
+inline int64_t NowMicros() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
 class Stopwatch {
  public:

@@ -52,10 +52,11 @@ inline constexpr uint64_t kRecordCacheBytes = uint64_t{10} << 30;  // on disk: 1
 inline constexpr uint64_t kRecordMemoryBytes = uint64_t{1} << 30;  // records of one process that could not be stored
 
 // The KV store.
-inline constexpr uint64_t kSegmentBytes = uint64_t{256} << 20;  // 365 records of 700 KB; 10 GiB are 40 files
-inline constexpr size_t kSegments = 65'536;                     // files of one store: 16 TiB
-inline constexpr size_t kReadBatch = 65'536;                    // records of one call: kTopKMax and their neighbours
-inline constexpr uint64_t kHotSetBytes = uint64_t{1} << 40;     // an address space of 47 bits holds 128 of them
+inline constexpr uint64_t kSegmentBytes = uint64_t{256} << 20;   // 365 records of 700 KB; 10 GiB are 40 files
+inline constexpr size_t kSegments = 65'536;                      // files of one store: 16 TiB
+inline constexpr size_t kReadBatch = 65'536;                     // records of one call: kTopKMax and their neighbours
+inline constexpr uint64_t kHotBytesDefault = uint64_t{1} << 30;  // 1,500 records of 700 KB; memory is taken as used
+inline constexpr uint64_t kHotSetBytes = uint64_t{1} << 40;      // an address space of 47 bits holds 128 of them
 
 // One launch of the inject or extract kernels.
 inline constexpr size_t kPlanRequests = 4096;
@@ -76,7 +77,7 @@ inline constexpr int kEmbedDimMax = 8192;
 inline constexpr size_t kEndpointTexts = 32;  // of one request: text-embeddings-inference takes no more by default
 inline constexpr int kEndpointAttempts = 3;
 inline constexpr size_t kEndpointAnswerBytes = 32u << 20;  // 32 vectors of 8192 numbers of 20 digits are 5.5 MB
-inline constexpr size_t kVectorCacheRows = 1'000'000;  // kFactsPerFile; 1.5 GB for 384 dimensions
+inline constexpr size_t kVectorCacheRows = 1'000'000;      // kFactsPerFile; 1.5 GB for 384 dimensions
 
 // GGUF files.
 inline constexpr size_t kGgufTensors = 65'536;        // the largest models have about 2,000
@@ -92,6 +93,10 @@ inline constexpr int kFilterDepth = 16;            // AND, OR and NOT in each ot
 inline constexpr int kFilterNesting = 64;          // of all lists and objects, values too
 inline constexpr size_t kFilterConditions = 1000;  // in all
 inline constexpr size_t kFilterValues = 10'000;    // of all lists of in and nin
+
+// The durable memory.
+inline constexpr size_t kIndexCacheBytes = size_t{1} << 30;  // vectors of namespaces in use: 650,000 of 384 elements
+inline constexpr int64_t kEncodeDelayMicros = 60'000'000;    // a run waits that long for its next fact
 
 // The catalog.
 inline constexpr size_t kFactsPerBatch = 10'000;         // of one AddFacts, PutTurns, PutVectors: one transaction

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/assert.h"
 #include "base/file.h"
 #include "core/kv_record_format.h"
 #include "core/payload_pool.h"
@@ -95,10 +96,18 @@ RecordId RecordKey::Id() const {
       .Finish();
 }
 
-void KvPayload::Free::operator()(uint16_t* p) const { GivePayloadBuffer(p, bytes); }
+void KvPayload::Free::operator()(uint16_t* p) const {
+  if (owner == nullptr) GivePayloadBuffer(p, bytes);
+}
 
 KvPayload::KvPayload(const KvShape& shape, uint32_t tokens)
-    : shape_(shape), tokens_(tokens), data_(static_cast<uint16_t*>(TakePayloadBuffer(bytes())), Free{bytes()}) {}
+    : shape_(shape),
+      tokens_(tokens),
+      data_(static_cast<uint16_t*>(TakePayloadBuffer(bytes())), Free{bytes(), nullptr}) {}
+
+// Nobody writes through a view: records are const behind their handles.
+KvPayload::KvPayload(const KvShape& shape, uint32_t tokens, const uint16_t* elements, std::shared_ptr<const void> owner)
+    : shape_(shape), tokens_(tokens), data_(const_cast<uint16_t*>(elements), Free{0, std::move(owner)}) {}
 
 Status WriteRecordFile(const fs::path& path, const KvRecord& record, Durability durability) {
   TRY_ASSIGN(const std::string header, EncodeRecordHeader(record));
@@ -133,6 +142,17 @@ Result<KvRecord> ParseRecord(std::string_view bytes) {
   std::memcpy(record.payload.data(), bytes.data() + sizes.header_bytes, sizes.payload_bytes);
   TRY(CheckPayload(record.payload, sizes));
   return record;
+}
+
+Result<std::string> SerializeRecordHeader(const KvRecord& record) { return EncodeRecordHeader(record); }
+
+Result<KvRecord> ViewRecord(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+  INFERSCALE_ASSERT(owner != nullptr && reinterpret_cast<uintptr_t>(bytes.data()) % kRecordAlignment == 0);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  TRY_ASSIGN(const RecordSizes sizes, DecodeRecordSizes(text, text.size()));
+  TRY_ASSIGN(RecordKey key, DecodeRecordKey(text.substr(0, sizes.header_bytes), sizes));
+  const auto* elements = reinterpret_cast<const uint16_t*>(bytes.data() + sizes.header_bytes);
+  return KvRecord{std::move(key), KvPayload(sizes.shape, sizes.tokens, elements, std::move(owner))};
 }
 
 }  // namespace inferscale

@@ -18,7 +18,7 @@ namespace inferscale {
 // How K and V are stored. Values are part of the file format.
 enum class KvEncoding : uint8_t {
   kF16 = 1,  // the exact tier: IEEE half, the type the embedded engine's cache has
-  // 2 bf16, 3 int8, 4 int4: reserved (design 6.2)
+  // 2 bf16, 3 int8, 4 int4: reserved (docs/formats/kv_record.md)
 };
 
 // What makes a record this record. Two records with equal keys hold the same KV.
@@ -41,6 +41,8 @@ struct RecordKey {
 class KvPayload {
  public:
   KvPayload(const KvShape& shape, uint32_t tokens);
+  // Of elements that `owner` keeps in place: read only.
+  KvPayload(const KvShape& shape, uint32_t tokens, const uint16_t* elements, std::shared_ptr<const void> owner);
 
   const KvShape& shape() const { return shape_; }
   uint32_t tokens() const { return tokens_; }
@@ -60,6 +62,7 @@ class KvPayload {
  private:
   struct Free {
     size_t bytes = 0;
+    std::shared_ptr<const void> owner;  // null: a pooled buffer of ours
     void operator()(uint16_t* p) const;
   };
   KvShape shape_;
@@ -93,8 +96,15 @@ struct RecordInfo {
 };
 Result<RecordInfo> ReadRecordInfo(const std::filesystem::path& path);
 
-// The same from memory, for tests and fuzzing.
+// The same from memory.
 Result<std::string> SerializeRecord(const KvRecord& record);
 Result<KvRecord> ParseRecord(std::string_view bytes);
+
+// What comes before the payload in a record's bytes, which are the two one after the other.
+Result<std::string> SerializeRecordHeader(const KvRecord& record);
+
+// A record over bytes that `owner` keeps in place, 64-byte aligned; nothing is copied but the key. The header's
+// checksum is checked; the payload's is not: whoever put the bytes there did.
+Result<KvRecord> ViewRecord(std::span<const std::byte> bytes, std::shared_ptr<const void> owner);
 
 }  // namespace inferscale

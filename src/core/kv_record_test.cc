@@ -176,6 +176,30 @@ TEST(KvRecordTest, PayloadBuffersAreUsedAgain) {
   }
 }
 
+TEST(KvRecordTest, ViewReadsInPlaceAndHoldsItsOwner) {
+  const std::string bytes = *SerializeRecord(GoldenRecord());
+  EXPECT_EQ(bytes, *SerializeRecordHeader(GoldenRecord()) +
+                       std::string(reinterpret_cast<const char*>(GoldenRecord().payload.data()),
+                                   GoldenRecord().payload.bytes()));
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  auto place = std::make_shared<std::vector<Line>>(bytes.size() / sizeof(Line) + 1);
+  std::memcpy(place->data(), bytes.data(), bytes.size());
+  const std::span<const std::byte> span(place->data()->bytes, bytes.size());
+  {
+    const auto view = ViewRecord(span, place);
+    ASSERT_TRUE(view.has_value()) << view.error().message;
+    ExpectEqual(*view, GoldenRecord());
+    const auto* payload = reinterpret_cast<const std::byte*>(view->payload.data());
+    EXPECT_TRUE(payload > span.data() && payload < span.data() + span.size()) << "copied";
+    EXPECT_EQ(place.use_count(), 2);
+  }
+  EXPECT_EQ(place.use_count(), 1);
+  place->data()->bytes[20] ^= std::byte{1};
+  EXPECT_FALSE(ViewRecord(span, place));
+}
+
 TEST(KvRecordTest, ErrorsOfPaths) {
   const TempFolder folder;
   EXPECT_EQ(ReadRecordFile(folder.path / "none.kv").error().code, ErrorCode::kNotFound);

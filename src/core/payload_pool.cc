@@ -1,6 +1,7 @@
 #include "core/payload_pool.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,6 +66,7 @@ void* TakePayloadBuffer(size_t bytes) {
 
 void GivePayloadBuffer(void* buffer, size_t bytes) {
   const size_t size = Rounded(bytes);
+  explicit_bzero(buffer, bytes);  // a forgotten fact's keys must not stay in memory: 70 µs for 700 KB
   if (INFERSCALE_POOL_BUFFERS && size >= kGranule) {
     Pool& pool = ThePool();
     std::lock_guard lock(pool.mutex);

@@ -9,7 +9,7 @@ namespace inferscale {
 
 // At least `bytes` of memory, 64-byte aligned, not initialised. Thread-safe.
 void* TakePayloadBuffer(size_t bytes);
-// Gives it back; bytes as it was taken.
+// Gives it back, overwritten with zeros; bytes as it was taken.
 void GivePayloadBuffer(void* buffer, size_t bytes);
 
 }  // namespace inferscale

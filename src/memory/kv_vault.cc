@@ -1,0 +1,346 @@
+#include "memory/kv_vault.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <mutex>
+#include <system_error>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/assert.h"
+#include "base/limits.h"
+
+namespace inferscale {
+
+namespace {
+
+// Evicting a little for each record would rewrite the budget's edge again and again.
+constexpr uint64_t kEvictShare = 16;        // of the budget, at once
+constexpr uint64_t kEntryRoom = 64 + 4095;  // an entry's header and the padding behind its record (segment.md)
+
+SegmentLocation ToStore(const KvLocation& at) { return {at.segment, at.offset, at.bytes}; }
+KvLocation ToRow(const SegmentLocation& at) { return {at.segment, at.offset, at.bytes}; }
+
+bool IsWanted(const KvRecord& record, const KvRow& row, const NamespaceInfo& ns, const KvShape& shape,
+              const WantedRecord& wanted) {
+  const RecordKey& key = record.key;
+  return key.name_space == ns.name && key.fact_id == wanted.id && key.content_version == wanted.version &&
+         std::equal(key.token_ids.begin(), key.token_ids.end(), wanted.tokens.begin(), wanted.tokens.end()) &&
+         key.model_key == row.model_key && key.window_digest == row.window_digest && record.payload.shape() == shape;
+}
+
+}  // namespace
+
+uint64_t DefaultDiskBudget(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  if (error) return limits::kRecordCacheBytes;
+  // At least one segment, or nothing could ever be stored: a full disk then says so itself.
+  return std::max(limits::kSegmentBytes, std::min<uint64_t>(limits::kRecordCacheBytes, space.available / 10));
+}
+
+Result<std::unique_ptr<KvVault>> KvVault::Open(const KvVaultOptions& options, Catalog& catalog) {
+  std::unique_ptr<KvVault> vault(new KvVault(catalog));
+  std::error_code error;
+  std::filesystem::create_directories(options.folder, error);  // Open reports what is wrong with it
+  vault->disk_bytes_ = options.disk_bytes != 0 ? options.disk_bytes : DefaultDiskBudget(options.folder);
+  vault->name_space_bytes_ = options.name_space_bytes != 0 ? options.name_space_bytes : vault->disk_bytes_;
+  SegmentStoreOptions store;
+  store.folder = options.folder;
+  store.budget_bytes = vault->disk_bytes_;
+  store.segment_bytes = std::min<uint64_t>(limits::kSegmentBytes, std::max<uint64_t>(vault->disk_bytes_ / 8, 1u << 20));
+  store.files = options.files;
+  OpenReport report;
+  TRY_ASSIGN(vault->store_, SegmentStore::Open(store, &report));
+  TRY_ASSIGN(vault->hot_, HotSet::Create(options.hot_bytes != 0 ? options.hot_bytes : limits::kHotBytesDefault));
+  TRY(vault->Reconcile(report));
+  TRY(vault->DestroyPending());
+  return vault;
+}
+
+// The catalog decides: bytes without a row are destroyed, rows without bytes dropped.
+Status KvVault::Reconcile(const OpenReport& report) {
+  opening_.damaged_ranges = report.damaged.size() + report.lost_segments.size();
+  std::unordered_map<RecordSeq, SegmentLocation> rows;
+  TRY(catalog_.ScanRecords([&](const KvRow& row) {
+    rows.emplace(row.record, ToStore(row.location));
+    return true;
+  }));
+  std::vector<StoredRecord> orphans;
+  std::unordered_set<RecordSeq> there;
+  for (const StoredRecord& stored : report.records) {
+    const auto row = rows.find(stored.record);
+    if (row != rows.end() && row->second == stored.location) {
+      there.insert(stored.record);
+    } else {
+      orphans.push_back(stored);
+    }
+  }
+  std::vector<RecordSeq> lost;
+  for (const auto& [record, location] : rows)
+    if (!there.contains(record)) lost.push_back(record);
+  opening_.orphans = orphans.size();
+  opening_.lost = lost.size();
+  if (!lost.empty()) {
+    spdlog::warn("{} KV records are not in the store any more: their facts are queued to be encoded", lost.size());
+    TRY(catalog_.DropRecords(lost, true));
+  }
+  return store_->Destroy(orphans);
+}
+
+// Usable rows, and of which of `wanted` each is.
+Result<std::vector<KvRow>> KvVault::RowsOf(NamespaceId ns, const ModelKey& model, std::span<const WantedRecord> wanted,
+                                           std::vector<size_t>& of) {
+  std::vector<FactSeq> facts;
+  std::unordered_map<FactSeq, size_t> place;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    facts.push_back(wanted[i].fact);
+    place[wanted[i].fact] = i;
+  }
+  if (facts.empty()) return std::vector<KvRow>();  // an empty list would mean all of them
+  TRY_ASSIGN(std::vector<KvRow> rows, catalog_.UsableRecords(ns, model, facts));
+  std::erase_if(rows, [&](const KvRow& row) {
+    return row.content_version != wanted[place.at(row.fact)].version ||
+           row.n_tokens != wanted[place.at(row.fact)].tokens.size();
+  });
+  of.clear();
+  for (const KvRow& row : rows) of.push_back(place.at(row.fact));
+  return rows;
+}
+
+Result<std::vector<bool>> KvVault::Has(NamespaceId ns, const ModelKey& model, std::span<const WantedRecord> wanted) {
+  std::vector<size_t> of;
+  TRY_ASSIGN(const std::vector<KvRow> rows, RowsOf(ns, model, wanted, of));
+  std::vector<bool> has(wanted.size());
+  for (const size_t i : of) has[i] = true;
+  return has;
+}
+
+// [rows] Null: not there, or damaged. read: places of those that came from the disk into the hot set.
+std::vector<RecordHandle> KvVault::ReadRows(std::span<const KvRow> rows, std::vector<RecordSeq>& damaged,
+                                            std::vector<size_t>& read) {
+  std::vector<RecordHandle> handles(rows.size());
+  const auto view = [&](size_t i, std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
+    if (auto record = ViewRecord(bytes, std::move(owner)))
+      handles[i] = std::make_shared<const KvRecord>(std::move(*record));
+    else
+      damaged.push_back(rows[i].record);
+  };
+  const auto view_pin = [&](size_t i, HotPin pin) {
+    auto owner = std::make_shared<const HotPin>(std::move(pin));
+    view(i, owner->bytes(), owner);
+  };
+  std::vector<ReadRequest> requests;
+  std::vector<std::optional<HotFill>> fills;
+  std::vector<size_t> of;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (auto pin = hot_->Find(rows[i].record)) {
+      view_pin(i, std::move(*pin));
+      continue;
+    }
+    auto fill = hot_->Reserve(rows[i].record, rows[i].content_version, rows[i].location.bytes);
+    fills.push_back(fill ? std::optional<HotFill>(std::move(*fill)) : std::nullopt);
+    requests.push_back(
+        {rows[i].record, ToStore(rows[i].location), fills.back() ? fills.back()->bytes() : std::span<std::byte>()});
+    of.push_back(i);
+  }
+  std::vector<Result<RecordBytes>> results = store_->ReadBatch(requests);
+  for (size_t r = 0; r < results.size(); ++r) {
+    if (!results[r]) {
+      if (results[r].error().code == ErrorCode::kCorrupt) damaged.push_back(rows[of[r]].record);
+      continue;
+    }
+    if (fills[r]) {
+      view_pin(of[r], fills[r]->Publish());
+      read.push_back(of[r]);
+    } else {
+      auto owner = std::make_shared<const RecordBytes>(std::move(*results[r]));
+      view(of[r], owner->bytes(), owner);
+    }
+  }
+  return handles;
+}
+
+Result<std::vector<RecordHandle>> KvVault::Load(const NamespaceInfo& ns, const ModelKey& model, const KvShape& shape,
+                                                std::span<const WantedRecord> wanted) {
+  std::vector<RecordHandle> loaded(wanted.size());
+  std::vector<size_t> of;
+  TRY_ASSIGN(const std::vector<KvRow> rows, RowsOf(ns.id, model, wanted, of));
+  std::vector<RecordSeq> damaged;
+  std::vector<size_t> read;
+  std::vector<RecordHandle> handles = ReadRows(rows, damaged, read);
+  // A record that died while it was read must not stay in memory: whoever destroyed it looked there before we put it.
+  std::unordered_set<RecordSeq> alive;
+  if (!read.empty()) {
+    std::vector<WantedRecord> again;
+    for (const size_t i : read) again.push_back(wanted[of[i]]);
+    std::vector<size_t> unused;
+    TRY_ASSIGN(const std::vector<KvRow> now, RowsOf(ns.id, model, again, unused));
+    for (const KvRow& row : now) alive.insert(row.record);
+    for (const size_t i : read)
+      if (!alive.contains(rows[i].record)) {
+        hot_->Evict(rows[i].record);
+        handles[i] = nullptr;
+      }
+  }
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (handles[i] == nullptr) continue;
+    if (IsWanted(*handles[i], rows[i], ns, shape, wanted[of[i]]))
+      loaded[of[i]] = std::move(handles[i]);
+    else
+      damaged.push_back(rows[i].record);
+  }
+  if (!damaged.empty()) TRY(DropDamaged(damaged));
+  return loaded;
+}
+
+Status KvVault::DropDamaged(std::span<const RecordSeq> records) {
+  spdlog::warn("{} KV records are damaged: their facts are text until they are encoded again", records.size());
+  TRY_ASSIGN(const Change change, catalog_.DropRecords(records, true));
+  return Destroy(change.dead);
+}
+
+Result<SegmentLocation> KvVault::Append(NamespaceId ns, RecordSeq record, const KvRecord& bytes) {
+  TRY_ASSIGN(const std::string header, SerializeRecordHeader(bytes));
+  const std::string_view pieces[] = {header,
+                                     {reinterpret_cast<const char*>(bytes.payload.data()), bytes.payload.bytes()}};
+  const uint64_t size = header.size() + bytes.payload.bytes();
+  for (;;) {
+    auto location = store_->Append(record, pieces);
+    if (location || location.error().code != ErrorCode::kNoSpace) return location;
+    TRY_ASSIGN(const uint64_t found, Evict(std::max(size, disk_bytes_ / kEvictShare), ns));
+    if (found == 0)
+      return Fail(ErrorCode::kNoSpace, fmt::format("{}; the KV budget is {} MiB: raise --kv-budget or free disk space",
+                                                   location.error().message, disk_bytes_ >> 20));
+  }
+}
+
+Status KvVault::FitNameSpace(NamespaceId ns, uint64_t more) {
+  if (name_space_bytes_ >= disk_bytes_) return {};
+  TRY_ASSIGN(const NamespaceInfo info, catalog_.GetNamespace(ns));
+  if (info.kv_bytes + more <= name_space_bytes_) return {};
+  TRY(EvictFrom(ns, info.kv_bytes + more - name_space_bytes_));
+  return {};
+}
+
+Result<std::vector<bool>> KvVault::Put(NamespaceId ns, std::span<const NewRecord> records) {
+  if (records.empty()) return std::vector<bool>();
+  uint64_t bytes = 0;
+  for (const NewRecord& each : records) bytes += each.record->payload.bytes();
+  TRY(FitNameSpace(ns, bytes));
+  PutRecordsResult put;
+  {
+    const std::shared_lock lock(put_mutex_);
+    TRY_ASSIGN(const RecordSeq first, catalog_.ReserveRecords(records.size()));
+    std::vector<KvRow> rows;
+    for (size_t i = 0; i < records.size(); ++i) {
+      const RecordKey& key = records[i].record->key;
+      TRY_ASSIGN(const SegmentLocation location, Append(ns, first + i, *records[i].record));
+      rows.push_back({.record = first + i,
+                      .name_space = ns,
+                      .fact = records[i].fact,
+                      .content_version = key.content_version,
+                      .model_key = key.model_key,
+                      .encoding = key.encoding,
+                      .calibration_id = key.calibration_id,
+                      .window_digest = key.window_digest,
+                      .n_tokens = records[i].record->tokens(),
+                      .location = ToRow(location),
+                      .saw = records[i].saw});
+    }
+    TRY(store_->Sync());
+    TRY_ASSIGN(put, catalog_.PutRecords(rows));
+  }
+  TRY(Destroy(put.dead));
+  return put.stored;
+}
+
+Status KvVault::Destroy(std::span<const DeadRecord> dead) {
+  if (dead.empty()) return {};
+  std::vector<StoredRecord> stored;
+  std::vector<uint64_t> entries;
+  for (const DeadRecord& each : dead) {
+    hot_->Evict(each.record);
+    stored.push_back({each.record, ToStore(each.location)});
+    entries.push_back(each.erase_id);
+  }
+  TRY(store_->Destroy(stored));
+  return catalog_.ForgetErased(entries);
+}
+
+Status KvVault::DestroyPending() {
+  for (;;) {
+    TRY_ASSIGN(const std::vector<DeadRecord> dead, catalog_.PendingErase(limits::kListPage));
+    if (dead.empty()) return {};
+    TRY(Destroy(dead));
+  }
+}
+
+Result<uint64_t> KvVault::EvictFrom(NamespaceId ns, uint64_t bytes) {
+  uint64_t found = 0;
+  while (found < bytes) {
+    TRY_ASSIGN(const std::vector<KvRow> rows, catalog_.RecordsOf(ns, limits::kListPage));
+    std::vector<RecordSeq> drop;
+    for (size_t i = 0; i < rows.size() && found < bytes; ++i) {
+      drop.push_back(rows[i].record);
+      found += rows[i].location.bytes;
+    }
+    if (drop.empty()) break;
+    TRY_ASSIGN(const Change change, catalog_.DropRecords(drop, false));
+    TRY(Destroy(change.dead));
+  }
+  return found;
+}
+
+Result<uint64_t> KvVault::Evict(uint64_t bytes, NamespaceId last) {
+  TRY_ASSIGN(const std::vector<NamespaceInfo> candidates, catalog_.EvictionCandidates(limits::kListPage));
+  uint64_t found = 0;
+  for (const NamespaceInfo& candidate : candidates) {
+    if (found >= bytes) return found;
+    if (candidate.id == last) continue;
+    TRY_ASSIGN(const uint64_t more, EvictFrom(candidate.id, bytes - found));
+    found += more;
+  }
+  if (found >= bytes) return found;
+  TRY_ASSIGN(const uint64_t more, EvictFrom(last, bytes - found));
+  return found + more;
+}
+
+Result<CompactionReport> KvVault::Compact() {
+  const std::unique_lock lock(put_mutex_);
+  const MoveRecords move = [&](std::span<const RecordMove> moves) -> Result<std::vector<StoredRecord>> {
+    std::vector<std::pair<RecordSeq, KvLocation>> to;
+    for (const RecordMove& each : moves) to.emplace_back(each.record, ToRow(each.to));
+    TRY_ASSIGN(const std::vector<DeadRecord> dead, catalog_.MoveRecords(to));
+    std::vector<StoredRecord> died;
+    for (const DeadRecord& each : dead) died.push_back({each.record, ToStore(each.location)});
+    return died;
+  };
+  TRY_ASSIGN(CompactionReport report, store_->Compact(0.5, move));
+  std::vector<RecordSeq> damaged;
+  for (const StoredRecord& each : report.damaged) damaged.push_back(each.record);
+  if (!damaged.empty()) TRY(DropDamaged(damaged));
+  TRY(DestroyPending());  // what died while it was moved
+  return report;
+}
+
+Result<std::vector<DamagedRange>> KvVault::Verify() {
+  TRY_ASSIGN(const std::vector<DamagedRange> damaged, store_->Verify());
+  if (damaged.empty()) return damaged;
+  std::vector<RecordSeq> hit;
+  TRY(catalog_.ScanRecords([&](const KvRow& row) {
+    const KvLocation& at = row.location;
+    const bool overlaps = std::any_of(damaged.begin(), damaged.end(), [&](const DamagedRange& range) {
+      return range.segment == at.segment && range.offset < at.offset + at.bytes + kEntryRoom &&
+             at.offset < range.offset + range.bytes;
+    });
+    if (overlaps) hit.push_back(row.record);
+    return true;
+  }));
+  if (!hit.empty()) TRY(DropDamaged(hit));
+  return damaged;
+}
+
+}  // namespace inferscale
