@@ -4,11 +4,13 @@
 
 #include "base/limits.h"
 #include "catalog/sqlite_impl.h"
+#include "catalog/sqlite_log.h"
 #include "catalog/sqlite_schema.h"
 
 namespace inferscale {
 
-Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& folder, SqliteOptions options) {
+Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& folder, SqliteOptions options,
+                                                   SqliteOpenReport* report) {
   if (options.readers < 0) return Fail(ErrorCode::kInvalidArgument, "the number of readers is negative");
   if (options.readers == 0) options.readers = limits::kCatalogReaders;
   if (!options.clock)
@@ -17,11 +19,16 @@ Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& 
       return Micros{std::chrono::duration_cast<std::chrono::microseconds>(now).count()};
     };
   const std::filesystem::path path = folder / "catalog.db";
+  TRY_ASSIGN(const bool lost, sqlite::LogIsDamaged(folder / "catalog.db-wal"));
+  if (report != nullptr) report->changes_lost = lost;
   const sqlite::ConnectionOptions connection = {options.vfs, false, options.secure_delete};
-  const auto migrate = [&](sqlite::Connection& db) {
-    return sqlite::Migrate(db, sqlite::Migrations(), options.program);
+  const auto prepare = [&](sqlite::Connection& db) -> Status {
+    TRY(sqlite::Migrate(db, sqlite::Migrations(), options.program));
+    if (!lost) return {};
+    const std::string now = std::to_string(options.clock());
+    return db.Run("INSERT OR REPLACE INTO settings(key, value) VALUES('log_damage', ?)", sqlite::Blob{now});
   };
-  TRY_ASSIGN(std::unique_ptr<sqlite::Pool> pool, sqlite::Pool::Open(path, connection, options.readers, migrate));
+  TRY_ASSIGN(std::unique_ptr<sqlite::Pool> pool, sqlite::Pool::Open(path, connection, options.readers, prepare));
   return std::unique_ptr<Catalog>(std::make_unique<sqlite::SqliteCatalog>(std::move(pool), std::move(options)));
 }
 

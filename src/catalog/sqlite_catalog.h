@@ -19,9 +19,16 @@ struct SqliteOptions {
   bool secure_delete = true;           // false only in the test that shows what it is for
 };
 
+struct SqliteOpenReport {
+  // The process before this one crashed, and since then its log was damaged: what it had acknowledged last may be lost.
+  // Fsck says so too, until it repairs.
+  bool changes_lost = false;
+};
+
 // Opens or makes `folder`/catalog.db. The caller owns the folder (base/dir_lock.h): no other process uses the file.
 // kVersionUnsupported: a newer version made it; the message says which. kCorrupt: not a catalog, or damaged.
 // kPermission, kNoSpace, kIo.
-Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& folder, SqliteOptions options = {});
+Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& folder, SqliteOptions options = {},
+                                                   SqliteOpenReport* report = nullptr);
 
 }  // namespace inferscale

@@ -154,8 +154,10 @@ void SqliteCrashTest::CheckCut(const std::vector<FileOp>& ops, size_t cut, Unsyn
   MakeAfterPowerCut(ops, cut, unsynced, cut * 3 + static_cast<size_t>(unsynced), disk);
   const auto after =
       std::upper_bound(known_.begin(), known_.end(), cut, [](size_t n, const Known& known) { return n < known.ops; });
-  const auto opened = OpenSqliteCatalog(disk);
+  SqliteOpenReport report;
+  const auto opened = OpenSqliteCatalog(disk, {}, &report);
   ASSERT_TRUE(opened) << opened.error().message;
+  ASSERT_FALSE(report.changes_lost) << "a power cut is no damage";
   Catalog& found = **opened;
   const std::string dump = Dump(found);
   if (dump != std::prev(after)->dump) {

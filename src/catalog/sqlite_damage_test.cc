@@ -191,6 +191,41 @@ TEST_F(SqliteDamageTest, AFlippedByteIsNeverAWrongText) {
   EXPECT_LT(silent_, 500u);
 }
 
+// The log of a crash. What was acknowledged before the last two transactions is there, or its loss is reported.
+TEST_F(SqliteDamageTest, AFlippedByteInTheLogIsNoSilentLoss) {
+  const fs::path log = folder_ / "catalog.db-wal", copy = folder_ / "copy";
+  ASSERT_TRUE(catalog().Scrub());  // and so an empty log
+  for (int i = 0; i < 8; ++i) AddText(ns_, "f" + std::to_string(i), "fact number " + std::to_string(i));
+  std::string database, bytes;
+  for (const auto& [path, into] : {std::pair(file(), &database), std::pair(log, &bytes)}) {
+    std::ifstream in(path, std::ios::binary);
+    into->assign(std::istreambuf_iterator<char>(in), {});
+  }
+  ASSERT_GT(bytes.size(), 100'000u);
+  std::mt19937_64 random(5);
+  size_t lost = 0;
+  for (int i = 0; i < 300; ++i) {
+    fs::remove_all(copy);
+    fs::create_directory(copy);
+    std::string damaged = bytes;
+    const size_t at = i < 32 ? static_cast<size_t>(i) : random() % bytes.size();
+    damaged[at] = static_cast<char>(damaged[at] ^ static_cast<char>(1 + random() % 255));
+    std::ofstream(copy / "catalog.db", std::ios::binary) << database;
+    std::ofstream(copy / "catalog.db-wal", std::ios::binary) << damaged;
+    SqliteOpenReport report;
+    const auto opened = OpenSqliteCatalog(copy, {}, &report);
+    ASSERT_TRUE(opened) << opened.error().message;
+    const auto rows = (*opened)->ListFacts(ns_, {}).value();
+    for (size_t j = 0; j < rows.size(); ++j) ASSERT_EQ(rows[j].text, "fact number " + std::to_string(j));
+    ASSERT_TRUE(rows.size() >= 6 || report.changes_lost) << "byte " << at << ": " << rows.size();
+    if (!report.changes_lost) continue;
+    ++lost;
+    ASSERT_THAT((*opened)->Fsck(true).value(), testing::SizeIs(1));
+    ASSERT_THAT((*opened)->Fsck(false).value(), IsEmpty());
+  }
+  EXPECT_GT(lost, 150u);
+}
+
 // Where Fsck says "repaired", each kind of damage once.
 TEST_F(SqliteDamageTest, WhatCanBeDerivedIsMadeAgain) {
   ASSERT_NO_FATAL_FAILURE(Fill());

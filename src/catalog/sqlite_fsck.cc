@@ -101,6 +101,14 @@ Status CheckHistory(Fsck& fsck) {
   return {};
 }
 
+// Noted on opening. Said once more when it is put right, since nothing brings the changes back.
+Status CheckLogNote(Fsck& fsck) {
+  TRY_ASSIGN(const auto noted, fsck.db.Value("SELECT 1 FROM settings WHERE key='log_damage'"));
+  if (!noted) return {};
+  fsck.Report("changes before a crash may be lost: the log was damaged before the next start", false);
+  return fsck.repair ? fsck.db.Run("DELETE FROM settings WHERE key='log_damage'") : Status();
+}
+
 Status CheckNames(Fsck& fsck) {
   TRY_ASSIGN(Cursor names, fsck.db.Query("SELECT id, name, sum FROM namespaces"));
   for (;;) {
@@ -114,7 +122,8 @@ Status CheckNames(Fsck& fsck) {
   constexpr size_t kPrefix = 5;  // "user."
   TRY_ASSIGN(
       Cursor settings,
-      fsck.db.Query("SELECT key, value FROM settings WHERE key NOT IN ('made_by', 'schema_sum', 'next_record')"));
+      fsck.db.Query(
+          "SELECT key, value FROM settings WHERE key NOT IN ('made_by', 'schema_sum', 'next_record', 'log_damage')"));
   uint64_t damaged = 0;
   for (;;) {
     TRY_ASSIGN(const bool more, settings.Next());
@@ -150,6 +159,7 @@ Status CheckDatabase(Fsck& fsck) {
 }
 
 Status CheckRows(Fsck& fsck) {
+  TRY(CheckLogNote(fsck));
   TRY(CheckNames(fsck));
   TRY(CheckFacts(fsck));
   TRY(CheckTurns(fsck));
