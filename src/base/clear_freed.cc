@@ -20,10 +20,21 @@ bool FreedHeapIsCleared() { return true; }
 
 namespace {
 
+// glibc maps a large block by itself, notes it in the word before the block, and unmaps it when it is freed. To clear
+// one would bring in pages that were never used.
+bool IsMapped([[maybe_unused]] const void* block) {
+#ifdef __GLIBC__
+  constexpr size_t kIsMapped = 2;
+  return (static_cast<const size_t*>(block)[-1] & kIsMapped) != 0;
+#else
+  return false;
+#endif
+}
+
 // The library's operator new takes its memory from malloc, whatever the alignment.
 void ClearAndFree(void* block) noexcept {
   if (block == nullptr) return;
-  explicit_bzero(block, malloc_usable_size(block));
+  if (!IsMapped(block)) explicit_bzero(block, malloc_usable_size(block));
   ::free(block);
 }
 

@@ -1,5 +1,7 @@
 // What was deleted is in no file of the catalog and nowhere in the process.
 #include <gmock/gmock.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,6 +118,26 @@ TEST_F(SqliteErasureTest, WithoutOverwritingTheFileKeepsIt) {
   EXPECT_GT(Found(Files(), gone_), 20u);
 }
 
+// Larger than what is freed and used again at once.
+std::string LongText(const std::string& word) {
+  std::string filler;
+  for (int i = 0; i < 500; ++i) filler += "filler ";
+  return filler + word + " " + filler;
+}
+
+TEST_F(SqliteErasureTest, FreedStringsAreOverwritten) {
+  if (!FreedHeapIsCleared()) GTEST_SKIP() << "the sanitizer keeps freed memory";
+  const HiddenBytes word = HiddenBytes::Word();
+  std::string shown = word.Show();
+  auto text = std::make_unique<std::string>(LongText(shown));
+  const std::unique_ptr<char, decltype(&::free)> control(static_cast<char*>(::malloc(10'000)), ::free);
+  ::memcpy(control.get() + 5000, shown.data(), shown.size());
+  Wipe(shown);
+  EXPECT_EQ(word.CountInMemory(), 2u) << "the string's and the control's";
+  text.reset();
+  EXPECT_EQ(word.CountInMemory(), 1u) << "the control's";
+}
+
 // In a process of its own, since this one has what other tests left behind. Exits with 0 when all is well.
 int LookIntoMemory(const fs::path& folder) {
   auto catalog = OpenSqliteCatalog(folder).value();
@@ -125,17 +147,17 @@ int LookIntoMemory(const fs::path& folder) {
   std::string vector;
   {
     std::string shown = word.Show(), old_shown = old_word.Show(), turn_shown = turn_word.Show();
-    const SearchData search = SearchOf("about " + shown);
+    const SearchData search = SearchOf(LongText(shown));
     vector.assign(reinterpret_cast<const char*>(search.vector.data()), search.vector.size() * sizeof(float));
-    NewFact fact = FactOf("f", "before " + old_shown);
+    NewFact fact = FactOf("f", LongText(old_shown));
     fact.turn = "t";
-    const std::vector<NewTurn> turn = {{"t", 0, "Ada", "said " + turn_shown, {}}};
+    const std::vector<NewTurn> turn = {{"t", 0, "Ada", LongText(turn_shown), {}}};
     if (!catalog->PutTurns(ns, turn) || !catalog->AddFacts(ns, {&fact, 1}, {"key", 0})) return 11;
     for (int i = 0; i < 50; ++i) {
       NewFact other = FactOf("g" + std::to_string(i), "other " + std::to_string(i));
       if (!catalog->AddFacts(ns, {&other, 1}, {})) return 12;
     }
-    if (!catalog->UpdateFact(ns, "f", {.content = ContentOf("about " + shown)})) return 13;
+    if (!catalog->UpdateFact(ns, "f", {.content = ContentOf(LongText(shown))})) return 13;
     for (std::string* text : {&shown, &old_shown, &turn_shown}) Wipe(*text);
   }
   const HiddenBytes hidden_vector = HiddenBytes::Of(vector);
