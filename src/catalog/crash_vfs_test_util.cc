@@ -20,6 +20,7 @@ struct RecordingVfs::Impl {
   std::string name;
   sqlite3_vfs vfs{};
   sqlite3_vfs* system = nullptr;
+  std::function<int(const FileOp&)> before;
 };
 
 namespace {
@@ -29,7 +30,7 @@ using Impl = RecordingVfs::Impl*;
 // Behind it in the same memory: the system's file.
 struct RecordedFile {
   sqlite3_file base{};
-  FileOpLog* log = nullptr;  // null: not recorded
+  Impl vfs = nullptr;  // null: not recorded
   std::string name;
   bool name_unsynced = false;  // SQLite makes the name of a journal durable with its first sync
   sqlite3_file* system() { return reinterpret_cast<sqlite3_file*>(this + 1); }
@@ -39,10 +40,12 @@ static_assert(sizeof(RecordedFile) % 8 == 0);  // what SQLite gives has no large
 RecordedFile* Of(sqlite3_file* file) { return reinterpret_cast<RecordedFile*>(file); }
 sqlite3_file* System(sqlite3_file* file) { return Of(file)->system(); }
 
-void Note(RecordedFile* file, FileOp op) {
-  if (file->log == nullptr) return;
+int Note(RecordedFile* file, FileOp op) {
+  if (file->vfs == nullptr) return SQLITE_OK;
   op.name = file->name;
-  file->log->Add(std::move(op));
+  const int code = file->vfs->before && op.kind != Kind::kCreate ? file->vfs->before(op) : SQLITE_OK;
+  if (code == SQLITE_OK) file->vfs->log->Add(std::move(op));
+  return code;
 }
 
 std::string FolderOf(const std::string& name) { return fs::path(name).parent_path().string(); }
@@ -58,18 +61,19 @@ int Read(sqlite3_file* file, void* into, int size, sqlite3_int64 offset) {
 int Write(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
   FileOp op{.kind = Kind::kWrite, .name = {}, .to = {}, .offset = static_cast<uint64_t>(offset)};
   op.bytes.assign(static_cast<const char*>(bytes), static_cast<size_t>(size));
-  Note(Of(file), std::move(op));
+  if (const int code = Note(Of(file), std::move(op)); code != SQLITE_OK) return code;
   return System(file)->pMethods->xWrite(System(file), bytes, size, offset);
 }
 int Truncate(sqlite3_file* file, sqlite3_int64 size) {
-  Note(Of(file), {.kind = Kind::kTruncate, .name = {}, .to = {}, .offset = 0, .length = static_cast<uint64_t>(size)});
+  FileOp op{.kind = Kind::kTruncate, .name = {}, .to = {}, .offset = 0, .length = static_cast<uint64_t>(size)};
+  if (const int code = Note(Of(file), std::move(op)); code != SQLITE_OK) return code;
   return System(file)->pMethods->xTruncate(System(file), size);
 }
 int Sync(sqlite3_file* file, int) {
   RecordedFile* const recorded = Of(file);
-  Note(recorded, {.kind = Kind::kSync});
-  if (recorded->log != nullptr && recorded->name_unsynced)
-    recorded->log->Add({.kind = Kind::kSyncFolder, .name = FolderOf(recorded->name)});
+  if (const int code = Note(recorded, {.kind = Kind::kSync}); code != SQLITE_OK) return code;
+  if (recorded->vfs != nullptr && recorded->name_unsynced)
+    recorded->vfs->log->Add({.kind = Kind::kSyncFolder, .name = FolderOf(recorded->name)});
   recorded->name_unsynced = false;
   return SQLITE_OK;
 }
@@ -126,10 +130,10 @@ int Open(sqlite3_vfs* vfs, const char* path, sqlite3_file* file, int flags, int*
   const Impl impl = static_cast<Impl>(vfs->pAppData);
   RecordedFile* const recorded = ::new (file) RecordedFile;
   if (path != nullptr && (flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL)) != 0) {
-    recorded->log = impl->log;
+    recorded->vfs = impl;
     recorded->name = NameOf(impl, path);
     if ((flags & SQLITE_OPEN_CREATE) != 0 && !fs::exists(path)) {
-      Note(recorded, {.kind = Kind::kCreate});
+      (void)Note(recorded, {.kind = Kind::kCreate});
       recorded->name_unsynced = (flags & SQLITE_OPEN_MAIN_DB) == 0;
     }
   }
@@ -196,5 +200,7 @@ RecordingVfs::RecordingVfs(fs::path root, FileOpLog* log) : impl_(std::make_uniq
 RecordingVfs::~RecordingVfs() { sqlite3_vfs_unregister(&impl_->vfs); }
 
 const std::string& RecordingVfs::name() const { return impl_->name; }
+
+void RecordingVfs::FailBy(std::function<int(const FileOp&)> before) { impl_->before = std::move(before); }
 
 }  // namespace inferscale

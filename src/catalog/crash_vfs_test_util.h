@@ -10,6 +10,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -28,6 +29,9 @@ class RecordingVfs {
   RecordingVfs& operator=(const RecordingVfs&) = delete;
   ~RecordingVfs();
   const std::string& name() const;
+  // A failure to order: asked before each write, truncation and sync of a recorded file; what is not 0 (SQLITE_OK) is
+  // SQLite's result code that stands in for it, and nothing is done. Set while nobody uses the catalog.
+  void FailBy(std::function<int(const FileOp&)> before);
 
   struct Impl;  // what SQLite's calls need
 

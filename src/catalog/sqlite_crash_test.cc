@@ -1,6 +1,7 @@
 // The power is cut at every file operation of a scripted run. What is found afterwards is the state after the last call
 // that returned, or after the one that was under way: never half of one.
 #include <gmock/gmock.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <fstream>
@@ -190,6 +191,41 @@ TEST_F(SqliteCrashTest, EveryAcknowledgedCallSurvivesAndNoneIsHalf) {
     SCOPED_TRACE("cut " + std::to_string(cut) + " of " + std::to_string(ops.size()));
     ASSERT_NO_FATAL_FAILURE(CheckCut(ops, cut, kUnsynced[cut % 4]));
   }
+}
+
+// Every operation of an addition fails once, from its place on: full disk, and errors of the disk.
+TEST_F(SqliteCrashTest, ADiskThatFailsIsAnErrorThatChangesNothingAndPasses) {
+  Close();
+  vfs_ = std::make_unique<RecordingVfs>(folder_, &log_);
+  Open({.vfs = vfs_->name()});
+  size_t failures = 0, facts = 0;
+  for (const int code : {SQLITE_FULL, SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC}) {
+    for (size_t place = 0;; ++place) {
+      SCOPED_TRACE("code " + std::to_string(code) + ", operation " + std::to_string(place));
+      size_t seen = 0;
+      vfs_->FailBy([&](const FileOp& op) {
+        const bool is_sync = op.kind == FileOp::Kind::kSync;
+        return is_sync == (code == SQLITE_IOERR_FSYNC) && seen++ >= place ? code : SQLITE_OK;
+      });
+      NewFact big = FactOf("f" + std::to_string(facts), "fact number " + std::to_string(facts));
+      big.metadata = std::string(9000, ' ');
+      const auto added = catalog().AddFacts(ns_, {&big, 1}, {});
+      vfs_->FailBy(nullptr);
+      if (added) break;  // it has no more operations
+      ++failures;
+      EXPECT_EQ(added.error().code, code == SQLITE_FULL ? ErrorCode::kNoSpace : ErrorCode::kIo);
+      EXPECT_EQ(catalog().GetNamespace(ns_)->facts, facts);
+      EXPECT_EQ(CodeOf(catalog().GetFact(ns_, big.id)), ErrorCode::kNotFound);
+      ASSERT_TRUE(catalog().AddFacts(ns_, {&big, 1}, {})) << "the disk works again";
+      ++facts;
+    }
+    ++facts;
+    ASSERT_TRUE(catalog().Scrub());  // the next one begins a log
+  }
+  EXPECT_GT(failures, 20u);
+  Open();
+  EXPECT_EQ(catalog().GetNamespace(ns_)->facts, facts);
+  EXPECT_THAT(Findings(), IsEmpty());
 }
 
 }  // namespace
