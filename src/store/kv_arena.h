@@ -110,8 +110,8 @@ class KvArena {
     uint64_t extent = 0;  // bytes of its slabs
     uint64_t mark = 0;    // of the last use, ArenaMemory::MarkUses; 0: never used
     uint32_t pins = 0;
-    bool doomed = false;                // found by nobody, wiped with the last pin
-    std::list<uint64_t>::iterator use;  // in lru_, while there are no pins
+    bool doomed = false;                  // found by nobody, wiped with the last pin
+    std::list<uint64_t>::iterator use{};  // in lru_, while there are no pins
   };
   using Slots = std::map<uint64_t, Slot>;  // by offset
 
