@@ -103,7 +103,7 @@ class Bench {
     std::shuffle(slots.begin(), slots.end(), random);
     std::vector<int32_t> blocks(blocks_);
     for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i);
-    std::shuffle(blocks.begin(), blocks.end(), random);
+    if (shuffled) std::shuffle(blocks.begin(), blocks.end(), random);
     const RopeRows rope{pools_.table,    uint64_t{shape.key_dim} * 4, kPositions, shape.key_dim,
                         TableType::kF32, Pairing::kNeoxHalves};
     std::vector<CacheLayer> layers;
@@ -160,6 +160,7 @@ class Bench {
 
  public:
   static inline bool stamped = true;
+  static inline bool shuffled = true;  // the cache's blocks
 
  private:
   const Work work_;
@@ -215,7 +216,8 @@ void RunExtract(Pools& pools) {
 }
 
 void RunSweep(Pools& pools) {
-  std::printf("%-44s %s\n", "ratio to copy by pairs per block", "    4     8    16    32    64  | chosen, no stamps");
+  std::printf("%-44s %s\n", "ratio to copy by pairs per block",
+              "    4     8    16    32    64  | chosen, no stamps, blocks in order");
   for (const Work& work : Works()) {
     if (work.shape.heads == 4 || (work.requests > 1 && work.shape.heads == 1)) continue;
     const Bench bench(work, pools);
@@ -224,8 +226,11 @@ void RunSweep(Pools& pools) {
     for (const uint32_t pairs : {4u, 8u, 16u, 32u, 64u}) std::printf(" %.3f", copy / bench.TimeInject({pairs}));
     std::printf("  | %.3f", copy / bench.TimeInject());
     Bench::stamped = false;
-    std::printf(" %.3f\n", copy / Bench(work, pools).TimeInject());
+    std::printf(" %.3f", copy / Bench(work, pools).TimeInject());
     Bench::stamped = true;
+    Bench::shuffled = false;
+    std::printf(" %.3f\n", copy / Bench(work, pools).TimeInject());
+    Bench::shuffled = true;
   }
 }
 

@@ -63,19 +63,25 @@ struct KvPlanSpan {
   uint32_t source_first = 0;
   uint32_t position = 0;
   uint32_t first = 0;
+  uint32_t end = 0;  // first + the span's tokens
   uint32_t request = 0;
   uint32_t source = 0;
   PayloadEncoding encoding = PayloadEncoding::kBf16;
 };
 
-// tile_spans[i] is the span of token i * kPlanTile, from which a thread walks to its own: one or two steps for facts of
-// 27 tokens.
+// The spans of token i * kPlanTile and the one behind it, copied: a thread finds its record with one read where facts
+// have 15 tokens or more, and walks on from `second` where they are shorter. (Reads of a cold plan take 0.8 µs each,
+// and a launch of 300 tokens 20.)
 inline constexpr uint32_t kPlanTile = 16;
+struct KvPlanTile {
+  KvPlanSpan spans[2];  // the second is the first again when that is the last
+  uint32_t second = 0;  // its index
+};
 
 struct KvPlanView {
   const KvSource* sources = nullptr;      // [source_count]
   const KvPlanSpan* spans = nullptr;      // [span_count]
-  const uint32_t* tile_spans = nullptr;   // [ceil(token_count / kPlanTile)]
+  const KvPlanTile* tiles = nullptr;      // [ceil(token_count / kPlanTile)]
   const CacheLayer* layers = nullptr;     // [layer_count]
   const RopeRows* ropes = nullptr;        // [rope_count]
   const uint32_t* table_first = nullptr;  // [requests * groups] index into blocks

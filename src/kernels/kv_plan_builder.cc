@@ -60,26 +60,33 @@ class Writer {
 };
 
 // Spans in the requests' order; empty ones are left out. Returns how many.
-uint32_t WriteSpans(const KvBatch& batch, KvPlanSpan* spans, uint32_t* tiles) {
-  uint32_t count = 0, first = 0, tile = 0;
+uint32_t WriteSpans(const KvBatch& batch, KvPlanSpan* spans) {
+  uint32_t count = 0, first = 0;
   for (size_t r = 0; r < batch.requests.size(); ++r) {
     for (const KvSpan& span : batch.requests[r].spans) {
       if (span.tokens == 0) continue;
       const KvSource& source = batch.sources[span.source];
-      spans[count] = {.payload = source.payload,
-                      .record_tokens = source.tokens,
-                      .source_first = span.source_first,
-                      .position = span.position,
-                      .first = first,
-                      .request = static_cast<uint32_t>(r),
-                      .source = span.source,
-                      .encoding = source.encoding};
+      spans[count++] = {.payload = source.payload,
+                        .record_tokens = source.tokens,
+                        .source_first = span.source_first,
+                        .position = span.position,
+                        .first = first,
+                        .end = first + span.tokens,
+                        .request = static_cast<uint32_t>(r),
+                        .source = span.source,
+                        .encoding = source.encoding};
       first += span.tokens;
-      for (; tile * kPlanTile < first; ++tile) tiles[tile] = count;
-      ++count;
     }
   }
   return count;
+}
+
+void WriteTiles(std::span<const KvPlanSpan> spans, KvPlanTile* tiles) {
+  uint32_t tile = 0;
+  for (uint32_t s = 0; s < spans.size(); ++s) {
+    const uint32_t second = s + 1 < spans.size() ? s + 1 : s;
+    for (; tile * kPlanTile < spans[s].end; ++tile) tiles[tile] = {{spans[s], spans[second]}, second};
+  }
 }
 
 void WriteTables(const KvBatch& batch, uint32_t* table_first, int32_t* blocks) {
@@ -149,7 +156,7 @@ KvPlanView KvPlan::View(uint8_t* base) const {
   KvPlanView view = host_;
   view.sources = Moved(host_.sources, base_, base);
   view.spans = Moved(host_.spans, base_, base);
-  view.tile_spans = Moved(host_.tile_spans, base_, base);
+  view.tiles = Moved(host_.tiles, base_, base);
   view.layers = Moved(host_.layers, base_, base);
   view.ropes = Moved(host_.ropes, base_, base);
   view.table_first = Moved(host_.table_first, base_, base);
@@ -161,7 +168,7 @@ KvPlanView KvPlan::View(uint8_t* base) const {
 size_t KvPlanBytes(const KvBatch& batch) {
   const Counts counts = Count(batch);
   return Aligned(batch.sources.size_bytes()) + Aligned(counts.spans * sizeof(KvPlanSpan)) +
-         Aligned(Tiles(counts.tokens) * sizeof(uint32_t)) + Aligned(batch.layers.size_bytes()) +
+         Aligned(Tiles(counts.tokens) * sizeof(KvPlanTile)) + Aligned(batch.layers.size_bytes()) +
          Aligned(batch.ropes.size_bytes()) + Aligned(batch.requests.size() * batch.groups * sizeof(uint32_t)) +
          Aligned(counts.blocks * sizeof(int32_t)) + Aligned(batch.sources.size() * sizeof(uint32_t));
 }
@@ -178,7 +185,7 @@ Result<KvPlan> BuildKvPlan(const KvBatch& batch, KvDirection direction, std::spa
   KvPlanView view;
   view.sources = writer.Copy(batch.sources);
   auto* spans = writer.Take<KvPlanSpan>(counts.spans);
-  auto* tiles = writer.Take<uint32_t>(Tiles(counts.tokens));
+  auto* tiles = writer.Take<KvPlanTile>(Tiles(counts.tokens));
   CacheLayer* layers = writer.Copy(batch.layers);
   view.layers = layers;
   view.ropes = writer.Copy(batch.ropes);
@@ -189,9 +196,10 @@ Result<KvPlan> BuildKvPlan(const KvBatch& batch, KvDirection direction, std::spa
   std::fill_n(view.status, batch.sources.size(), 0u);
   NumberGeometries(layers, static_cast<uint32_t>(batch.layers.size()));
   WriteTables(batch, table_first, blocks);
-  view.span_count = WriteSpans(batch, spans, tiles);
+  view.span_count = WriteSpans(batch, spans);
+  WriteTiles({spans, view.span_count}, tiles);
   view.spans = spans;
-  view.tile_spans = tiles;
+  view.tiles = tiles;
   view.table_first = table_first;
   view.blocks = blocks;
   view.shape = batch.shape;

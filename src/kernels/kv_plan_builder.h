@@ -32,8 +32,8 @@ class KvPlan {
   size_t bytes_ = 0;
 };
 
-// Bytes that the batch's plan takes: 32 per layer and more, 48 per span, 4 per 16 tokens and per block. About 6 KB for
-// 50 facts of an 8B model, 90 KB for 64 such requests.
+// Bytes that the batch's plan takes: 88 per layer, 100 per record, 48 per span, 104 per 16 tokens, 4 per block. About
+// 20 KB for 50 facts of an 8B model.
 size_t KvPlanBytes(const KvBatch& batch);
 
 // Writes the plan into `out` (16-byte aligned, KvPlanBytes or more, pinned if it is to be copied to a device without a

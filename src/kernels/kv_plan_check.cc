@@ -84,6 +84,7 @@ Status CheckSource(const KvSource& source, const PayloadShape& shape) {
   if (source.payload_bytes < layout.Bytes()) {
     return Bad(std::to_string(source.payload_bytes) + " bytes, but its tokens need " + std::to_string(layout.Bytes()));
   }
+  if (layout.Bytes() > limits::kRecordBytes) return Fail(ErrorCode::kTooLarge, "larger than a record may be");
   if (!AlignedTo(source.stamp, alignof(RecordStamp)) || !AlignedTo(source.origin, alignof(RecordStamp))) {
     return Bad("a stamp is not aligned");
   }
@@ -182,6 +183,11 @@ bool MovesInVectors(const KvBatch& batch, KvDirection direction) {
                                  layer.value_offset, static_cast<int64_t>(reinterpret_cast<uintptr_t>(layer.base))}) {
       if (stride % group != 0) return false;
     }
+  }
+  // Rows are copied 16 bytes at a time: of int4, 32 elements.
+  const bool whole = batch.shape.key_dim % 32 == 0 && batch.shape.value_dim % 32 == 0;
+  for (const KvSource& source : batch.sources) {
+    if (source.encoding == PayloadEncoding::kInt4 && !whole) return false;
   }
   if (direction == KvDirection::kInject) return true;
   // Extraction finds a row's largest value among the threads of the row: they must be in one warp.

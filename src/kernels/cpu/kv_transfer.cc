@@ -173,10 +173,7 @@ void ForEachRow(const KvPlanView& plan, const KvPlanSpan& span, uint32_t tokens,
 
 template <class Move>
 void ForEachSpan(const KvPlanView& plan, Move move) {
-  for (uint32_t s = 0; s < plan.span_count; ++s) {
-    const uint32_t end = s + 1 < plan.span_count ? plan.spans[s + 1].first : plan.token_count;
-    move(plan.spans[s], end - plan.spans[s].first);
-  }
+  for (uint32_t s = 0; s < plan.span_count; ++s) move(plan.spans[s], plan.spans[s].end - plan.spans[s].first);
 }
 
 }  // namespace

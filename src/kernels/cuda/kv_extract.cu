@@ -160,9 +160,9 @@ __device__ void MoveRows(const KvPlanView& plan, const ThreadPlace& place, const
 
 template <int kEncoding, int kType>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
-    ExtractVectors(const __grid_constant__ KvPlanView plan, uint32_t pairs_per_block) {
+    ExtractVectors(const __grid_constant__ KvPlanView plan, PairChunks chunks) {
   __shared__ BlockPair pairs[kMaxPairsPerBlock];
-  const BlockWork work(plan, pairs_per_block);
+  const BlockWork work(plan, chunks);
   FindPairs(plan, work, pairs);
   const ThreadPlace place = FindPlace(plan, work.tokens);
   __syncthreads();
@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksPerSm)
 
 struct Launch {
   template <int kEncoding, int kType>
-  static void Run(const KvPlanView& plan, cudaStream_t stream, uint32_t blocks, uint32_t pairs_per_block) {
-    ExtractVectors<kEncoding, kType><<<blocks, kBlockThreads, 0, stream>>>(plan, pairs_per_block);
+  static void Run(const KvPlanView& plan, cudaStream_t stream, uint32_t blocks, PairChunks chunks) {
+    ExtractVectors<kEncoding, kType><<<blocks, kBlockThreads, 0, stream>>>(plan, chunks);
   }
 };
 

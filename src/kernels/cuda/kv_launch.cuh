@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/kv_thread.cuh"
@@ -24,63 +23,63 @@ inline uint32_t Multiprocessors() {
   return static_cast<uint32_t>(count);
 }
 
-// Pairs that a block moves one after the other. Few: its start (three reads that wait for each other, and the table)
-// costs as much time as kStartPairs pairs do. Many: the last wave of blocks leaves multiprocessors idle. So: the number
-// with the shortest estimate of waves x block.
-inline uint32_t ChoosePairsPerBlock(uint64_t token_blocks, uint32_t pairs, uint32_t multiprocessors) {
-  constexpr double kStartPairs = 4;
-  constexpr double kManyWaves = 4;  // from here on blocks end at so different times that there is no last wave
-  const double slots = std::max(1u, multiprocessors) * kBlocksPerSm;
-  uint32_t best = 1;
-  double best_cost = 1e300;
-  for (uint32_t per_block = 1; per_block <= std::min(pairs, kMaxPairsPerBlock); ++per_block) {
-    const double waves = static_cast<double>(token_blocks * ((pairs + per_block - 1) / per_block)) / slots;
-    const double cost = (waves < kManyWaves ? std::ceil(waves) : waves + 0.5) * (per_block + kStartPairs);
-    if (cost < best_cost) best = per_block, best_cost = cost;
+// Measured on an H200 (docs/performance/h200_inject.md). A launch that is short enough is one wave of equal blocks. A
+// longer one begins with large chunks, whose starts (reads of the plan that wait for each other) cost little, and ends
+// with small ones, about 16 pairs for each block that a multiprocessor holds, so that all of them end together.
+inline PairChunks ChooseChunks(uint64_t token_blocks, uint32_t pairs, uint32_t multiprocessors,
+                               KvLaunchOptions options) {
+  if (options.pairs_per_block > 0) {
+    const uint32_t all = std::min(options.pairs_per_block, kMaxPairsPerBlock);
+    return {all, pairs / all, all};
   }
-  return best;
+  constexpr uint32_t kOneWave = 24, kFirst = 32, kLast = 8, kLatePairs = 16;
+  const uint64_t slots = uint64_t{std::max(1u, multiprocessors)} * kBlocksPerSm;
+  const uint64_t blocks_of_one = std::max<uint64_t>(1, slots / token_blocks);  // blocks per token block in one wave
+  const auto one_wave = static_cast<uint32_t>((pairs + blocks_of_one - 1) / blocks_of_one);
+  if (one_wave <= kOneWave) return {one_wave, pairs / one_wave, one_wave};
+  const auto late = static_cast<uint32_t>(std::min<uint64_t>(pairs / 2, slots * kLatePairs / token_blocks));
+  return {kFirst, (pairs - late) / kFirst, kLast};
 }
 
 template <class Launch, int kEncoding>
-void LaunchForType(const KvPlanView& plan, CacheType type, cudaStream_t stream, uint32_t blocks, uint32_t pairs) {
+void LaunchForType(const KvPlanView& plan, CacheType type, cudaStream_t stream, uint32_t blocks, PairChunks chunks) {
   switch (type) {
     case CacheType::kBf16:
-      return Launch::template Run<kEncoding, int(CacheType::kBf16)>(plan, stream, blocks, pairs);
+      return Launch::template Run<kEncoding, int(CacheType::kBf16)>(plan, stream, blocks, chunks);
     case CacheType::kF16:
-      return Launch::template Run<kEncoding, int(CacheType::kF16)>(plan, stream, blocks, pairs);
+      return Launch::template Run<kEncoding, int(CacheType::kF16)>(plan, stream, blocks, chunks);
     case CacheType::kFp8E4m3:
-      return Launch::template Run<kEncoding, int(CacheType::kFp8E4m3)>(plan, stream, blocks, pairs);
+      return Launch::template Run<kEncoding, int(CacheType::kFp8E4m3)>(plan, stream, blocks, chunks);
   }
 }
 
 template <class Launch>
 void LaunchForEncoding(const KvPlanView& plan, PayloadEncoding encoding, CacheType type, cudaStream_t stream,
-                       uint32_t blocks, uint32_t pairs) {
+                       uint32_t blocks, PairChunks chunks) {
   switch (encoding) {
     case PayloadEncoding::kF16:
-      return LaunchForType<Launch, int(PayloadEncoding::kF16)>(plan, type, stream, blocks, pairs);
+      return LaunchForType<Launch, int(PayloadEncoding::kF16)>(plan, type, stream, blocks, chunks);
     case PayloadEncoding::kBf16:
-      return LaunchForType<Launch, int(PayloadEncoding::kBf16)>(plan, type, stream, blocks, pairs);
+      return LaunchForType<Launch, int(PayloadEncoding::kBf16)>(plan, type, stream, blocks, chunks);
     case PayloadEncoding::kInt8:
-      return LaunchForType<Launch, int(PayloadEncoding::kInt8)>(plan, type, stream, blocks, pairs);
+      return LaunchForType<Launch, int(PayloadEncoding::kInt8)>(plan, type, stream, blocks, chunks);
     case PayloadEncoding::kInt4:
-      return LaunchForType<Launch, int(PayloadEncoding::kInt4)>(plan, type, stream, blocks, pairs);
+      return LaunchForType<Launch, int(PayloadEncoding::kInt4)>(plan, type, stream, blocks, chunks);
   }
 }
 
-// Launch::Run<encoding, type>(plan, stream, blocks, pairs_per_block) launches a kernel of kv_thread.cuh's work.
+// Launch::Run<encoding, type>(plan, stream, blocks, chunks) launches a kernel of kv_thread.cuh's work.
 template <class Launch>
 int LaunchVectors(const KvPlanView& plan, cudaStream_t stream, KvLaunchOptions options) {
   const uint32_t pairs = plan.layer_count * plan.shape.heads, tokens = TokensPerBlock(plan.shape);
   const uint64_t token_blocks = (uint64_t{plan.token_count} + tokens - 1) / tokens;
-  const uint32_t per_block = options.pairs_per_block > 0 ? std::min(options.pairs_per_block, kMaxPairsPerBlock)
-                                                         : ChoosePairsPerBlock(token_blocks, pairs, Multiprocessors());
-  const uint64_t blocks = token_blocks * ((pairs + per_block - 1) / per_block);
+  const PairChunks chunks = ChooseChunks(token_blocks, pairs, Multiprocessors(), options);
+  const uint64_t blocks = token_blocks * chunks.Count(pairs);
   if (blocks > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
   if (plan.one_encoding && plan.one_type) {
-    LaunchForEncoding<Launch>(plan, plan.encoding, plan.type, stream, static_cast<uint32_t>(blocks), per_block);
+    LaunchForEncoding<Launch>(plan, plan.encoding, plan.type, stream, static_cast<uint32_t>(blocks), chunks);
   } else {
-    Launch::template Run<kAny, kAny>(plan, stream, static_cast<uint32_t>(blocks), per_block);
+    Launch::template Run<kAny, kAny>(plan, stream, static_cast<uint32_t>(blocks), chunks);
   }
   return cudaGetLastError();
 }

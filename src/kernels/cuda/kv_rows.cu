@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/kv_launch.cuh"
 #include "kernels/cuda/kv_stamp.cuh"
-#include "kernels/cuda/kv_vector.cuh"
+#include "kernels/cuda/kv_thread.cuh"
 
 namespace inferscale::kernels {
 namespace {
@@ -38,7 +38,7 @@ __device__ bool FindRow(const KvPlanView& plan, uint64_t index, RowPair& row) {
   index /= plan.shape.heads;
   row.layer = plan.layers + index % plan.layer_count;
   const auto token = static_cast<uint32_t>(index / plan.layer_count);
-  row.span = plan.spans[FindSpan(plan, token)];
+  row.span = FindSpan(plan, token);
   const uint32_t in_span = token - row.span.first;
   row.position = row.span.position + in_span;
   const int64_t cell = CacheCell(plan, *row.layer, row.span.request, row.position);

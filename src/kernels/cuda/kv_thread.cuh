@@ -13,14 +13,15 @@
 namespace inferscale::kernels {
 
 inline constexpr int kBlockThreads = 256;
-// Of the vector kernels: 80 registers a thread.
 inline constexpr int kBlocksPerSm = 3;
+inline constexpr uint32_t kMaxTokensPerBlock = 32;
 
 struct ThreadPlace {
   bool active = false;  // false: beyond the last token, or left over
   bool key = false;
   uint32_t lane = 0;   // of the row
   uint32_t lanes = 0;  // of the row
+  uint32_t slot = 0;   // of the block's tokens
   uint32_t token = 0;  // of the record
   uint32_t position = 0;
   uint32_t request = 0;
@@ -30,9 +31,29 @@ struct ThreadPlace {
   uint8_t* payload = nullptr;
 };
 
-__host__ __device__ inline uint32_t TokensPerBlock(const PayloadShape& shape) {
-  return kBlockThreads / ((shape.key_dim + shape.value_dim) / 16);
+// Threads for the K rows of so many tokens, in whole warps.
+__host__ __device__ inline uint32_t KeyThreads(const PayloadShape& shape, uint32_t tokens) {
+  return (tokens * (shape.key_dim / 16) + 31) / 32 * 32;
 }
+
+__host__ __device__ inline uint32_t TokensPerBlock(const PayloadShape& shape) {
+  uint32_t tokens = kBlockThreads / ((shape.key_dim + shape.value_dim) / 16);
+  if (tokens > kMaxTokensPerBlock) tokens = kMaxTokensPerBlock;
+  while (KeyThreads(shape, tokens) + tokens * (shape.value_dim / 16) > kBlockThreads) --tokens;
+  return tokens;
+}
+
+// How the pairs of a launch are cut into thread blocks, which are started in this order: `first_count` chunks of
+// `first` pairs, the rest in chunks of `last` pairs: small, so that all multiprocessors end at the same time.
+struct PairChunks {
+  uint32_t first = 0;
+  uint32_t first_count = 0;
+  uint32_t last = 0;
+
+  __host__ __device__ uint32_t Count(uint32_t pairs) const {
+    return first_count + (pairs - first_count * first + last - 1) / last;
+  }
+};
 
 // What a thread block does: tokens [block * TokensPerBlock, …) and pairs [begin, end). Pair p is layer p / heads, head
 // p % heads: the heads of a layer follow each other, so a token's row of all heads is written within a short time.
@@ -41,13 +62,15 @@ struct BlockWork {
   uint32_t begin = 0;
   uint32_t end = 0;
 
-  __device__ BlockWork(const KvPlanView& plan, uint32_t pairs_per_block) {
+  __device__ BlockWork(const KvPlanView& plan, const PairChunks& chunks) {
     const uint32_t per_block = TokensPerBlock(plan.shape);
     const uint32_t token_blocks = (plan.token_count + per_block - 1) / per_block;
     const uint32_t chunk = blockIdx.x / token_blocks;
     tokens = blockIdx.x - chunk * token_blocks;
-    begin = chunk * pairs_per_block;
-    end = min(begin + pairs_per_block, plan.layer_count * plan.shape.heads);
+    const bool late = chunk >= chunks.first_count;
+    begin =
+        late ? chunks.first_count * chunks.first + (chunk - chunks.first_count) * chunks.last : chunk * chunks.first;
+    end = min(begin + (late ? chunks.last : chunks.first), plan.layer_count * plan.shape.heads);
   }
 };
 
@@ -81,25 +104,22 @@ __device__ inline void FindPairs(const KvPlanView& plan, const BlockWork& work, 
                         .type = layer.type};
 }
 
-// The span that a token of the plan is in.
-__device__ inline uint32_t FindSpan(const KvPlanView& plan, uint32_t token) {
-  uint32_t s = plan.tile_spans[token / kPlanTile];
+// The span that a token of the plan is in: one read, if the tile's second span does not end before it.
+__device__ inline KvPlanSpan FindSpan(const KvPlanView& plan, uint32_t token) {
+  const KvPlanTile& tile = plan.tiles[token / kPlanTile];
+  const KvPlanSpan first = tile.spans[0], second = tile.spans[1];
+  if (token < second.first) return first;
+  uint32_t s = tile.second;
+  if (s + 1 >= plan.span_count || token < second.end) return second;
   while (s + 1 < plan.span_count && plan.spans[s + 1].first <= token) ++s;
-  return s;
+  return plan.spans[s];
 }
 
-__device__ inline ThreadPlace FindPlace(const KvPlanView& plan, uint32_t block_of_tokens) {
-  ThreadPlace place;
-  const uint32_t tokens = TokensPerBlock(plan.shape), key_lanes = plan.shape.key_dim / 16;
-  place.key = threadIdx.x < tokens * key_lanes;
-  place.lanes = place.key ? key_lanes : plan.shape.value_dim / 16;
-  const uint32_t index = place.key ? threadIdx.x : threadIdx.x - tokens * key_lanes;
-  const uint32_t slot = index / place.lanes;
-  place.lane = index - slot * place.lanes;
-  const uint32_t token = block_of_tokens * tokens + slot;
-  place.active = slot < tokens && token < plan.token_count;
-  if (!place.active) return place;
-  const KvPlanSpan span = plan.spans[FindSpan(plan, token)];
+__device__ inline void PlaceToken(const KvPlanView& plan, uint32_t block_of_tokens, ThreadPlace& place) {
+  const uint32_t tokens = TokensPerBlock(plan.shape), token = block_of_tokens * tokens + place.slot;
+  place.active = place.slot < tokens && token < plan.token_count;
+  if (!place.active) return;
+  const KvPlanSpan span = FindSpan(plan, token);
   place.token = span.source_first + (token - span.first);
   place.position = span.position + (token - span.first);
   place.request = span.request;
@@ -107,14 +127,26 @@ __device__ inline ThreadPlace FindPlace(const KvPlanView& plan, uint32_t block_o
   place.record_tokens = span.record_tokens;
   place.encoding = span.encoding;
   place.payload = span.payload;
+}
+
+// Of the first kBlockThreads threads.
+__device__ inline ThreadPlace FindPlace(const KvPlanView& plan, uint32_t block_of_tokens) {
+  ThreadPlace place;
+  const uint32_t key_threads = KeyThreads(plan.shape, TokensPerBlock(plan.shape));
+  place.key = threadIdx.x < key_threads;
+  place.lanes = (place.key ? plan.shape.key_dim : plan.shape.value_dim) / 16;
+  const uint32_t index = place.key ? threadIdx.x : threadIdx.x - key_threads;
+  place.slot = index / place.lanes;
+  place.lane = index - place.slot * place.lanes;
+  PlaceToken(plan, block_of_tokens, place);
   return place;
 }
 
-// Where a thread's row lies in its record, for every (head, layer).
+// Where a thread's row lies in its record, for every (head, layer). Offsets fit 32 bits: limits::kRecordBytes.
 struct RecordRows {
   uint8_t* row = nullptr;    // of head 0 and layer 0
   uint8_t* scale = nullptr;  // of V, when quantised
-  uint32_t head_bytes = 0;   // below 1 GiB, as a record is
+  uint32_t head_bytes = 0;
   uint32_t layer_bytes = 0;
   uint32_t scale_layer_bytes = 0;
   uint32_t group_bytes = 0;  // of eight elements
@@ -129,10 +161,10 @@ struct RecordRows {
     group_bytes = BitsPerElement(encoding);  // eight elements
   }
   __device__ uint8_t* Row(uint32_t head, uint32_t layer) const {
-    return row + (uint64_t{head} * head_bytes + uint64_t{layer} * layer_bytes);
+    return row + (head * head_bytes + layer * layer_bytes);
   }
   __device__ uint8_t* Scale(uint32_t head, uint32_t layer) const {
-    return scale + (uint64_t{head} * head_bytes + uint64_t{layer} * scale_layer_bytes);
+    return scale + (head * head_bytes + layer * scale_layer_bytes);
   }
 };
 

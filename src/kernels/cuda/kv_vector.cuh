@@ -48,11 +48,7 @@ __device__ inline Bits LoadBits(const uint8_t* at, uint32_t bytes) {
 
 __device__ inline void StoreBits(uint8_t* at, uint32_t bytes, Bits bits) {
   if (bytes == 16) {
-#ifdef KV_CS
-    __stcs(reinterpret_cast<uint4*>(at), bits);
-#else
     *reinterpret_cast<uint4*>(at) = bits;
-#endif
   } else if (bytes == 8) {
     *reinterpret_cast<uint2*>(at) = make_uint2(bits.x, bits.y);
   } else {
@@ -113,27 +109,33 @@ __device__ inline Bits ToFp8(const Eight& in) {
   return make_uint4(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16, 0, 0);
 }
 
-// Eight quanta, unsigned: 0 … 255, or 0 … 15.
-__device__ inline Eight FromQuanta(Bits bits, bool wide) {
+// Eight quanta as bytes. int4's lie in halves of bytes: even ones low, odd ones high.
+__device__ inline uint2 QuantumBytes(Bits bits, bool wide) {
+  if (wide) return make_uint2(bits.x, bits.y);
+  const uint32_t even = bits.x & 0x0F0F0F0F, odd = bits.x >> 4 & 0x0F0F0F0F;
+  return make_uint2(__byte_perm(even, odd, 0x5140), __byte_perm(even, odd, 0x7362));
+}
+
+// A byte becomes the lowest mantissa bits of 2^23, which leaves its number when 2^23 is taken away: two cheap
+// instructions where a conversion is a slow one.
+__device__ inline Eight BytesLess(uint2 bytes, float less) {
   Eight out;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    const uint32_t word = i < 4 ? bits.x : bits.y;
-    out.v[i] = static_cast<float>(wide ? word >> (i % 4 * 8) & 255u : bits.x >> (i * 4) & 15u);
+    const uint32_t word = i < 4 ? bytes.x : bytes.y;
+    out.v[i] = __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + i % 4)) - (8388608.0f + less);
   }
   return out;
 }
 
-// The same for values, which are signed.
+// Eight quanta, unsigned: 0 … 255, or 0 … 15.
+__device__ inline Eight FromQuanta(Bits bits, bool wide) { return BytesLess(QuantumBytes(bits, wide), 0); }
+
+// The same for values, which are signed: a sign bit turned over adds 128.
 __device__ inline Eight FromSignedQuanta(Bits bits, bool wide) {
-  Eight out;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    const uint32_t word = i < 4 ? bits.x : bits.y;
-    const int byte = static_cast<int8_t>(word >> (i % 4 * 8));
-    out.v[i] = static_cast<float>(wide ? byte : static_cast<int>(bits.x >> (i * 4) & 15u) - 8);
-  }
-  return out;
+  uint2 bytes = QuantumBytes(bits, wide);
+  if (wide) bytes.x ^= 0x80808080, bytes.y ^= 0x80808080;
+  return BytesLess(bytes, wide ? 128.0f : 8.0f);
 }
 
 // in: whole numbers of the right range. Signed ones: int4 already has its 8 added.
