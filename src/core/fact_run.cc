@@ -67,6 +67,11 @@ RunBook::RunBook(int run_facts, int run_tokens) : run_facts_(run_facts), run_tok
   INFERSCALE_ASSERT(run_facts >= 1 && run_tokens >= 1);
 }
 
+RunBook::RunBook(int run_facts, int run_tokens, std::vector<FactRun> runs) : RunBook(run_facts, run_tokens) {
+  runs_ = std::move(runs);
+  std::erase_if(runs_, [](const FactRun& run) { return run.members.empty(); });
+}
+
 void RunBook::Update(std::span<const RunFact> live) {
   Order order;
   order.reserve(live.size());

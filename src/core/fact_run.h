@@ -46,6 +46,8 @@ class RunBook {
   // run_facts: C. run_tokens: a run's members, and an anchor, each hold at most this many tokens (a longer fact is
   // alone in its run, and in no anchor).
   RunBook(int run_facts, int run_tokens);
+  // Of runs that a store kept, in the order in which they were opened; made with other limits they stay as they are.
+  RunBook(int run_facts, int run_tokens, std::vector<FactRun> runs);
 
   const std::vector<FactRun>& runs() const { return runs_; }
 

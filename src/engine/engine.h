@@ -26,38 +26,40 @@ class ChatTemplate;
 struct SelfTestReport {
   bool ran = false;
   bool passed = false;
-  uint32_t tokens = 0;                // injected per trial
-  std::vector<uint32_t> shifts;       // positions tried
-  double cosine_bound = 0.0;          // 0.999, or less where the engine does not agree with itself that well
-  double worst_cosine = 0.0;          // over shifts, of the logits behind the questions; must reach the bound
-  bool same_argmax = false;           // at every step and shift, up to near ties
-  double unrotated_cosine = 0.0;      // the same with rotation left out: must fail
-  std::string detail;                 // one line for people
+  uint32_t tokens = 0;            // injected per trial
+  std::vector<uint32_t> shifts;   // positions tried
+  double cosine_bound = 0.0;      // 0.999, or less where the engine does not agree with itself that well
+  double worst_cosine = 0.0;      // over shifts, of the logits behind the questions; must reach the bound
+  bool same_argmax = false;       // at every step and shift, up to near ties
+  double unrotated_cosine = 0.0;  // the same with rotation left out: must fail
+  std::string detail;             // one line for people
 };
 
 // Constant after the engine was made.
 struct EngineInfo {
-  std::string engine;         // "llama"
+  std::string engine;  // "llama"
   std::string model_path;
-  std::string model_name;     // for people: the file's name without its ending
+  std::string model_name;  // for people: the file's name without its ending
   std::string architecture;
   ModelKey model_key;
   KvShape kv_shape;
   RopeSpec rope;
   uint32_t context_tokens = 0;
-  int threads = 0;            // of the CPU
-  bool can_inject = false;    // false: text mode, and why
+  int threads = 0;          // of the CPU
+  bool can_inject = false;  // false: text mode, and why
   std::string text_mode_reason;
   SelfTestReport self_test;
 };
 
 // Where the first token's time went, milliseconds.
 struct GenerateTimes {
-  double compose_ms = 0;  // records to cells at their final positions
-  double inject_ms = 0;   // cells into the engine's cache
-  double prefill_ms = 0;  // computing the rest of the prompt
+  double compose_ms = 0;      // records to cells at their final positions
+  double inject_ms = 0;       // cells into the engine's cache
+  double prefill_ms = 0;      // computing the rest of the prompt
   double first_token_ms = 0;  // from submission to the first token sampled
   double total_ms = 0;
+  uint32_t reused_tokens =
+      0;  // at the prompt's front, kept from the conversation's last turn: not injected, not computed
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kError };
@@ -69,6 +71,9 @@ struct GenerateRequest {
   // Measurement only: compute the injected region in place before the clock starts, as an engine's own prefix cache
   // would have it. The first token of such a request is the floor that injection is compared with.
   bool prefill_region_first = false;
+  // Not zero: turns of one conversation of one namespace. The engine may keep what it computed of them, and computes of
+  // the next turn only what is new behind it, as long as the same records are injected.
+  Hash128 conversation;
 };
 
 // One answer being generated. Used by one thread; the engine fills it from its own.
@@ -94,7 +99,7 @@ struct CaptureRequest {
 };
 
 struct CaptureResult {
-  std::vector<KvPayload> payloads;    // [fresh.size()]
+  std::vector<KvPayload> payloads;  // [fresh.size()]
   uint32_t computed_tokens = 0;
 };
 
@@ -112,6 +117,10 @@ class Engine {
 
   // Starts an encoding pass. kInvalidArgument, kPromptTooLong; kModelUnsupported in text mode. Thread-safe.
   virtual std::future<Result<CaptureResult>> Capture(CaptureRequest request) = 0;
+
+  // After what was asked for before: overwrites what the engine keeps of earlier requests, in its caches and buffers.
+  // For facts that were forgotten; the next request pays for it. Thread-safe.
+  virtual std::future<Status> Wipe() = 0;
 };
 
 }  // namespace inferscale

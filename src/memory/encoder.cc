@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "memory/group_encoder.h"
 
 namespace inferscale {
 
@@ -47,42 +48,25 @@ Result<EncodeStats> Encoder::Run(std::span<const WindowGroup> groups, WindowKind
   return stats;
 }
 
-// Consecutive missing facts share one pass behind the context and the records of the facts before them.
 Status Encoder::EncodeGroup(const WindowGroup& group, const std::vector<bool>& missing, EncodeStats& stats) {
-  const auto is_missing = [&](size_t place) { return missing[group.facts[place]]; };
-  std::vector<RecordHandle> members;  // of the facts before `place`, loaded only when a pass needs them
-  for (size_t place = 0; place < group.facts.size();) {
-    if (!is_missing(place)) {
-      ++place;
-      continue;
-    }
-    CaptureRequest request;
-    request.stem = header_;
-    for (const Sight& sight : group.context)
-      request.stem.insert(request.stem.end(), sight.tokens.begin(), sight.tokens.end());
-    while (members.size() < place) {
-      TRY_ASSIGN(RecordHandle member, cache_.Find(keys_[group.facts[members.size()]], engine_.info().kv_shape));
-      if (member == nullptr) break;
-      members.push_back(std::move(member));
-    }
-    // A record that vanished or is damaged (the cache says so) is made again with what follows it.
-    const size_t first = members.size();
-    request.members = members;
-    size_t end = place;
-    while (end < group.facts.size() && (end < place + 1 || is_missing(end))) ++end;
-    for (size_t i = first; i < end; ++i) request.fresh.push_back(facts_[group.facts[i]].tokens);
-    TRY_ASSIGN(CaptureResult captured, engine_.Capture(std::move(request)).get());
-    stats.computed_tokens += captured.computed_tokens;
-    for (size_t i = first; i < end; ++i) {
-      const size_t fact = group.facts[i];
-      auto record = std::make_shared<KvRecord>(KvRecord{keys_[fact], std::move(captured.payloads[i - first])});
-      stats.fact_tokens += record->tokens();
-      if (is_missing(i)) ++stats.encoded;
-      TRY(cache_.Put(*record));
-      members.push_back(std::move(record));
-    }
-    place = end;
+  FactGroup pass;
+  pass.stem = header_;
+  for (const Sight& sight : group.context) pass.stem.insert(pass.stem.end(), sight.tokens.begin(), sight.tokens.end());
+  for (const size_t fact : group.facts) {
+    pass.facts.push_back(facts_[fact].tokens);
+    pass.missing.push_back(missing[fact]);
   }
+  GroupHooks hooks;
+  hooks.load = [&](size_t place) { return cache_.Find(keys_[group.facts[place]], engine_.info().kv_shape); };
+  hooks.made = [&](size_t place, KvPayload payload) -> Result<RecordHandle> {
+    auto record = std::make_shared<const KvRecord>(KvRecord{keys_[group.facts[place]], std::move(payload)});
+    TRY(cache_.Put(*record));
+    return record;
+  };
+  TRY_ASSIGN(const GroupStats made, EncodeFactGroup(engine_, pass, hooks));
+  stats.encoded += made.made;
+  stats.fact_tokens += made.fact_tokens;
+  stats.computed_tokens += made.computed_tokens;
   return {};
 }
 

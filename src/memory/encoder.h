@@ -20,6 +20,8 @@ struct EncodeStats {
   size_t fact_tokens = 0;      // own tokens of the records made now
   size_t computed_tokens = 0;  // tokens the engine computed for them
   double seconds = 0;
+  size_t failed = 0;  // facts that the engine could not encode, and why
+  std::string last_error;
 };
 
 class Encoder {

@@ -28,6 +28,12 @@ Tokens Concat(std::span<const Tokens> pieces) {
   return all;
 }
 
+std::vector<RecordId> IdsOf(const std::vector<RecordHandle>& records) {
+  std::vector<RecordId> ids;
+  for (const RecordHandle& record : records) ids.push_back(record->key.Id());
+  return ids;
+}
+
 }  // namespace
 
 // Shared by a stream and the engine's thread.
@@ -265,7 +271,10 @@ Status LlamaEngine::FillPrompt(const GenerateRequest& request, StreamState& stre
   const std::span<const TokenId> prompt(plan.prompt_tokens);
   const uint32_t injected = plan.InjectedTokens();
   GenerateTimes times;
-  if (request.prefill_region_first && injected > 0) {
+  times.reused_tokens = Continue(request, std::exchange(held_, {}));
+  if (times.reused_tokens > 0) {
+    // The rest is computed below.
+  } else if (request.prefill_region_first && injected > 0) {
     session_->Clear();
     TRY(session_->Decode(prompt.first(injected), 0, false, &stream.cancelled));
     stream.submitted = Stopwatch();
@@ -288,11 +297,25 @@ Status LlamaEngine::FillPrompt(const GenerateRequest& request, StreamState& stre
     session_->Clear();
   }
   Stopwatch prefill;
-  TRY(session_->Decode(prompt.subspan(injected), injected, true, &stream.cancelled));
+  const uint32_t there = std::max(injected, times.reused_tokens);
+  TRY(session_->Decode(prompt.subspan(there), there, true, &stream.cancelled));
   times.prefill_ms = prefill.Millis();
   std::lock_guard lock(stream.mutex);
   stream.times = times;
   return {};
+}
+
+uint32_t LlamaEngine::Continue(const GenerateRequest& request, Held held) {
+  if (request.conversation == Hash128{} || held.conversation != request.conversation) return 0;
+  const Tokens& prompt = request.plan.prompt_tokens;
+  if (held.records != IdsOf(request.records)) return 0;
+  const auto differ = std::mismatch(prompt.begin(), prompt.end(), held.tokens.begin(), held.tokens.end());
+  // The last token is computed anew: its logits are what the answer begins with.
+  const auto same = std::min(static_cast<size_t>(differ.first - prompt.begin()), prompt.size() - 1);
+  if (same == 0 || same < request.plan.InjectedTokens()) return 0;
+  if (!held.saved.empty() && !session_->Restore(held.saved)) return 0;
+  if (!session_->Truncate(static_cast<uint32_t>(same))) return 0;
+  return static_cast<uint32_t>(same);
 }
 
 void LlamaEngine::Generate(const GenerateRequest& request, StreamState& stream) {
@@ -303,18 +326,25 @@ void LlamaEngine::Generate(const GenerateRequest& request, StreamState& stream) 
   };
   if (stream.cancelled) return stop({});
   if (Status filled = FillPrompt(request, stream); !filled) return stop(std::move(filled));
-  uint32_t position = static_cast<uint32_t>(request.plan.prompt_tokens.size());
+  Held held{request.conversation, request.plan.prompt_tokens, IdsOf(request.records), {}};
+  const auto finish = [&](FinishReason reason) {
+    if (held.conversation != Hash128{}) held_ = std::move(held);
+    stream.Finish(reason, {});
+  };
   for (uint32_t made = 0;; ++made) {
     const TokenId token = session_->Argmax();
     if (made == 0) {
       std::lock_guard lock(stream.mutex);
       stream.times.first_token_ms = stream.submitted.Millis();
     }
-    if (tokenizer_->IsEndOfGeneration(token)) return stream.Finish(FinishReason::kStop, {});
+    if (tokenizer_->IsEndOfGeneration(token)) return finish(FinishReason::kStop);
     stream.Push(token);
-    if (made + 1 == request.max_tokens) return stream.Finish(FinishReason::kLength, {});
-    if (Status decoded = session_->Decode({&token, 1}, position++, true, &stream.cancelled); !decoded)
-      return stop(std::move(decoded));
+    if (made + 1 == request.max_tokens) return finish(FinishReason::kLength);
+    // Not inside a token's pass: what was said until here stays usable for the conversation's next turn.
+    if (stream.cancelled) return finish(FinishReason::kCancelled);
+    const auto position = static_cast<uint32_t>(held.tokens.size());
+    if (Status decoded = session_->Decode({&token, 1}, position, true); !decoded) return stop(std::move(decoded));
+    held.tokens.push_back(token);
   }
 }
 
@@ -353,7 +383,26 @@ std::future<Result<CaptureResult>> LlamaEngine::Capture(CaptureRequest request) 
   return future;
 }
 
+std::future<Status> LlamaEngine::Wipe() {
+  auto promise = std::make_shared<std::promise<Status>>();
+  std::future<Status> future = promise->get_future();
+  if (Status accepted = Enqueue([this, promise] { promise->set_value(RunWipe()); }); !accepted)
+    promise->set_value(std::move(accepted));
+  return future;
+}
+
+Status LlamaEngine::RunWipe() {
+  held_ = {};
+  return session_->Wipe();
+}
+
 Result<CaptureResult> LlamaEngine::RunCapture(const CaptureRequest& request) {
+  if (held_.conversation != Hash128{} && held_.saved.empty()) {
+    if (auto saved = session_->Save())
+      held_.saved = std::move(*saved);
+    else
+      held_ = {};
+  }
   CaptureResult result;
   std::vector<uint32_t> pieces;
   for (const Tokens& piece : request.fresh) pieces.push_back(static_cast<uint32_t>(piece.size()));

@@ -35,6 +35,7 @@ class LlamaEngine final : public Engine {
   const ChatTemplate* chat_template() const override { return template_.get(); }
   Result<std::unique_ptr<GenerateStream>> Submit(GenerateRequest request) override;
   std::future<Result<CaptureResult>> Capture(CaptureRequest request) override;
+  std::future<Status> Wipe() override;
 
  private:
   class Stream;
@@ -51,6 +52,17 @@ class LlamaEngine final : public Engine {
   void Generate(const GenerateRequest& request, StreamState& stream);
   Status FillPrompt(const GenerateRequest& request, StreamState& stream);
   Result<CaptureResult> RunCapture(const CaptureRequest& request);
+  Status RunWipe();
+
+  // What the sequence holds of a conversation, so that its next turn goes on behind it.
+  struct Held {
+    Hash128 conversation;  // zero: nothing
+    Tokens tokens;         // [cells]
+    std::vector<RecordId> records;
+    std::vector<uint8_t> saved;  // the cells, while something else uses the sequence; empty: they are in place
+  };
+  // Brings `held` into place up to where it agrees with the request; returns how many tokens that are, or 0.
+  uint32_t Continue(const GenerateRequest& request, Held held);
   Status Enqueue(std::function<void()> job);
 
   // Constant after Load.
@@ -60,6 +72,7 @@ class LlamaEngine final : public Engine {
   std::unique_ptr<ChatTemplate> template_;
 
   std::unique_ptr<LlamaSession> session_;  // used by thread_ only, after Load
+  Held held_;                              // likewise
 
   std::mutex mutex_;
   std::condition_variable wake_;

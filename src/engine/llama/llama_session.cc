@@ -41,6 +41,12 @@ void PrefixCells::Keep(std::span<const TokenId> tokens, std::shared_ptr<const St
   }
 }
 
+void PrefixCells::Clear() {
+  entries_.clear();
+  by_tokens_.clear();
+  bytes_ = 0;
+}
+
 LlamaSession::LlamaSession(llama_model* model, const Options& options)
     : model_(model),
       context_tokens_(options.context_tokens),
@@ -86,6 +92,31 @@ Status LlamaSession::Truncate(uint32_t position) {
   return {};
 }
 
+Result<std::vector<uint8_t>> LlamaSession::Save() const {
+  std::vector<uint8_t> bytes(llama_state_seq_get_size(context_.get(), 0));
+  if (llama_state_seq_get_data(context_.get(), bytes.data(), bytes.size(), 0) != bytes.size())
+    return Fail(ErrorCode::kEngine, "llama.cpp did not give its sequence state");
+  return bytes;
+}
+
+Status LlamaSession::Restore(std::span<const uint8_t> saved) {
+  Clear();
+  if (llama_state_seq_set_data(context_.get(), saved.data(), saved.size(), 0) != saved.size())
+    return Fail(ErrorCode::kEngine, "llama.cpp refused a sequence state of its own");
+  return {};
+}
+
+Status LlamaSession::Wipe() {
+  prefix_cells_.Clear();
+  if (buffer_) buffer_->Wipe();
+  // One micro-batch of the first token: it replaces the activations and token ids of the last pass.
+  const uint32_t count = std::min(context_tokens_, static_cast<uint32_t>(kMicroBatchTokens));
+  Clear();
+  TRY(Decode(Tokens(count, 0), 0, true));
+  llama_memory_clear(llama_get_memory(context_.get()), true);
+  return {};
+}
+
 Status LlamaSession::Decode(std::span<const TokenId> tokens, uint32_t position, bool logits,
                             const std::atomic<bool>* cancelled) {
   INFERSCALE_ASSERT(!tokens.empty());
@@ -120,15 +151,6 @@ TokenId LlamaSession::Argmax() const {
   return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-namespace {
-Result<StateCells> SaveSequence(llama_context* context, const KvShape& shape) {
-  std::vector<uint8_t> bytes(llama_state_seq_get_size(context, 0));
-  if (llama_state_seq_get_data(context, bytes.data(), bytes.size(), 0) != bytes.size())
-    return Fail(ErrorCode::kEngine, "llama.cpp did not give its sequence state");
-  return ParseState(std::move(bytes), shape);
-}
-}  // namespace
-
 Status LlamaSession::Probe() {
   const TokenId vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model_));
   Tokens tokens(kProbeTokens);
@@ -142,7 +164,8 @@ Status LlamaSession::Probe() {
   const uint32_t pieces[] = {kProbeTokens};
   Clear();
   TRY_ASSIGN(const std::vector<KvPayload> payloads, DecodeAndCapture(tokens, 0, 0, pieces));
-  TRY_ASSIGN(const StateCells cells, SaveSequence(context_.get(), probe_.shape));
+  TRY_ASSIGN(std::vector<uint8_t> saved, Save());
+  TRY_ASSIGN(const StateCells cells, ParseState(std::move(saved), probe_.shape));
   rope_ = RopeTable(probe_.rope, context_tokens_);
   const int32_t window = llama_model_n_swa(model_);
   TRY_ASSIGN(StateLayout layout, ProbeLayout(cells, payloads[0], rope_, probe_.rope, window > 0 ? window : 0));
@@ -159,8 +182,9 @@ Result<std::shared_ptr<const StateCells>> LlamaSession::CellsOf(std::span<const 
   Clear();
   TRY(Decode(tokens, 0, false));
   *computed = static_cast<uint32_t>(tokens.size());
-  TRY_ASSIGN(StateCells saved, SaveSequence(context_.get(), probe_.shape));
-  auto cells = std::make_shared<const StateCells>(std::move(saved));
+  TRY_ASSIGN(std::vector<uint8_t> saved, Save());
+  TRY_ASSIGN(StateCells parsed, ParseState(std::move(saved), probe_.shape));
+  auto cells = std::make_shared<const StateCells>(std::move(parsed));
   if (keep) prefix_cells_.Keep(tokens, cells);
   return cells;
 }

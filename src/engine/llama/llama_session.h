@@ -25,6 +25,7 @@ class PrefixCells {
   explicit PrefixCells(size_t budget_bytes) : budget_bytes_(budget_bytes) {}
   std::shared_ptr<const StateCells> Find(std::span<const TokenId> tokens);
   void Keep(std::span<const TokenId> tokens, std::shared_ptr<const StateCells> cells);
+  void Clear();
   size_t bytes() const { return bytes_; }
 
  private:
@@ -67,6 +68,11 @@ class LlamaSession {
   void Clear();
   // Takes what stands at `position` and behind off the sequence.
   Status Truncate(uint32_t position);
+  // The sequence as llama.cpp's own bytes, and back. For this session only.
+  Result<std::vector<uint8_t>> Save() const;
+  Status Restore(std::span<const uint8_t> saved);
+  // Overwrites kept cells, the whole cache, and by a pass over meaningless tokens what buffers hold of the last ones.
+  Status Wipe();
   // Computes tokens at positions [position, …). logits: of the last token. kCancelled when *cancelled turns true
   // (checked between and inside batches); the sequence must be cleared then.
   Status Decode(std::span<const TokenId> tokens, uint32_t position, bool logits,

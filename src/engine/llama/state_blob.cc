@@ -171,12 +171,18 @@ Result<StateLayout> ProbeLayout(const StateCells& cells, const KvPayload& record
   return layout;
 }
 
-StateBuffer::StateBuffer(size_t capacity, size_t touched_at_once) : capacity_(capacity) {
+StateBuffer::StateBuffer(size_t capacity, size_t touched_at_once)
+    : capacity_(capacity), touched_(std::min(capacity, touched_at_once)) {
   void* p = ::mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   INFERSCALE_ASSERT(p != MAP_FAILED);
   data_ = static_cast<uint8_t*>(p);
   ::madvise(data_, capacity, MADV_HUGEPAGE);
-  std::memset(data_, 0, std::min(capacity, touched_at_once));
+  std::memset(data_, 0, touched_);
+}
+
+void StateBuffer::Wipe() {
+  ::madvise(data_, capacity_, MADV_DONTNEED);  // private pages read as zeros from then on
+  std::memset(data_, 0, touched_);
 }
 
 StateBuffer::~StateBuffer() { ::munmap(data_, capacity_); }

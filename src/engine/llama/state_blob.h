@@ -72,10 +72,12 @@ class StateBuffer {
   StateBuffer& operator=(const StateBuffer&) = delete;
   uint8_t* data() { return data_; }
   size_t capacity() const { return capacity_; }
+  void Wipe();  // gives what was written back to the system, and touches as at the start
 
  private:
   uint8_t* data_ = nullptr;
   size_t capacity_ = 0;
+  size_t touched_ = 0;
 };
 
 size_t StateBytesMax(const StateLayout& layout, uint32_t tokens);
