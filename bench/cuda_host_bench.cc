@@ -99,13 +99,14 @@ class Tier {
     kernels::Check(lease.has_value() && arena_->stats().refused == 0, "acquire");
     return std::move(*lease);
   }
-  // From the lease's slots, or, without one, from host memory.
+  // From the lease's slots, or, without one, from host memory: without its stamps, which a few hundred thread blocks
+  // would read over the link.
   void Inject(const ArenaLease* lease) {
     std::vector<kernels::KvSource> sources;
     for (uint32_t i = 0; i < count_; ++i) {
       sources.push_back({.payload = lease ? lease->slots()[i].payload : const_cast<uint8_t*>(chosen_[i].payload),
                          .payload_bytes = bytes_,
-                         .stamp = lease ? lease->slots()[i].stamp : chosen_[i].origin,
+                         .stamp = lease ? lease->slots()[i].stamp : nullptr,
                          .expected = chosen_[i].stamp,
                          .calibration = reinterpret_cast<const kernels::KeyQuant*>(calibration_.data()),
                          .tokens = kTokens,
