@@ -5,6 +5,14 @@
 #include "app/console.h"
 #include "app/demo_command.h"
 #include "app/doctor_command.h"
+#include "app/export_command.h"
+#include "app/forget_command.h"
+#include "app/import_command.h"
+#include "app/list_command.h"
+#include "app/recall_command.h"
+#include "app/remember_command.h"
+#include "app/update_command.h"
+#include "app/upkeep_command.h"
 
 int main(int argc, char** argv) {
   inferscale::PrepareStreams();
@@ -20,6 +28,14 @@ int main(int argc, char** argv) {
       "CPU it was not built for, 130 interrupted (Ctrl-C).");
   int status = 0;
   inferscale::AddAskCommand(app, &status);
+  inferscale::AddRememberCommand(app, &status);
+  inferscale::AddRecallCommand(app, &status);
+  inferscale::AddUpdateCommand(app, &status);
+  inferscale::AddForgetCommand(app, &status);
+  inferscale::AddListCommands(app, &status);
+  inferscale::AddImportCommand(app, &status);
+  inferscale::AddExportCommand(app, &status);
+  inferscale::AddUpkeepCommands(app, &status);
   inferscale::AddDemoCommand(app, &status);
   inferscale::AddDoctorCommand(app, &status);
   try {

@@ -20,14 +20,18 @@ DefaultPath In(DefaultPath folder, const char* name) {
   return folder;
 }
 
+DefaultPath HomeFolder() {
+  DefaultPath home = FromVariable("HOME").value_or(DefaultPath{});
+  home.shown = "~";
+  return home;
+}
+
 }  // namespace
 
 DefaultPath CacheRoot() {
   if (std::optional<DefaultPath> root = FromVariable("INFERSCALE_CACHE")) return *root;
   if (std::optional<DefaultPath> caches = FromVariable("XDG_CACHE_HOME")) return In(*caches, "inferscale");
-  DefaultPath home = FromVariable("HOME").value_or(DefaultPath{});
-  home.shown = "~";
-  return In(In(home, ".cache"), "inferscale");
+  return In(In(HomeFolder(), ".cache"), "inferscale");
 }
 
 DefaultPath ModelFolder() {
@@ -38,5 +42,11 @@ DefaultPath ModelFolder() {
 DefaultPath DefaultModel() { return In(ModelFolder(), "SmolLM2-135M-Instruct.Q4_1.gguf"); }
 DefaultPath DefaultEmbedModel() { return In(ModelFolder(), "all-MiniLM-L6-v2.f16.gguf"); }
 DefaultPath DefaultKvFolder() { return In(CacheRoot(), "kv"); }
+
+DefaultPath DefaultDataFolder() {
+  if (std::optional<DefaultPath> folder = FromVariable("INFERSCALE_DATA")) return *folder;
+  if (std::optional<DefaultPath> data = FromVariable("XDG_DATA_HOME")) return In(*data, "inferscale");
+  return In(In(In(HomeFolder(), ".local"), "share"), "inferscale");
+}
 
 }  // namespace inferscale

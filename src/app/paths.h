@@ -18,5 +18,7 @@ DefaultPath ModelFolder();
 DefaultPath DefaultModel();       // SmolLM2-135M-Instruct
 DefaultPath DefaultEmbedModel();  // all-MiniLM-L6-v2
 DefaultPath DefaultKvFolder();    // CacheRoot()/kv
+// $INFERSCALE_DATA, else $XDG_DATA_HOME/inferscale, else ~/.local/share/inferscale: what must not be lost.
+DefaultPath DefaultDataFolder();
 
 }  // namespace inferscale

@@ -101,6 +101,8 @@ inline constexpr int64_t kEncodeDelayMicros = 60'000'000;    // a run waits that
 // The catalog.
 inline constexpr size_t kFactsPerBatch = 10'000;         // of one AddFacts, PutTurns, PutVectors: one transaction
 inline constexpr size_t kMetadataBytes = 64 * 1024;      // of one fact
+inline constexpr size_t kSupersedesPerFact = 1000;       // ids that one line of an import may name
+inline constexpr uint64_t kTurnOrdinal = 1ull << 53;     // JSON's readers keep whole numbers up to this one
 inline constexpr size_t kTermBytes = 256;                // a longer word finds nothing that a shorter one does not
 inline constexpr size_t kTermsPerFact = kFactBytes / 2;  // one-letter words and their spaces
 inline constexpr size_t kKeyBytes = 512;                 // idempotency keys, supersede keys, names of settings

@@ -1,0 +1,21 @@
+#include "app/terminal_text.h"
+
+namespace inferscale {
+
+std::string ForTerminal(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    if (byte == 0xC2 && next < 0xA0) {  // U+0080 to U+009F: some terminals take U+009B for an escape sequence
+      out += ' ';
+      ++i;
+    } else {
+      out += byte < 0x20 || byte == 0x7F ? ' ' : text[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace inferscale
