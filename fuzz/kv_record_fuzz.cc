@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,7 +18,18 @@ void Check(bool condition) {
   if (!condition) std::abort();
 }
 
+// Of any encoding: the header is written back from what was understood of it.
+void ViewAndWriteBack(std::string_view bytes) {
+  const auto view = inferscale::ViewRecordBytes(std::as_bytes(std::span(bytes)));
+  if (!view) return;
+  auto header = inferscale::SerializeRecordHeader(view->key, view->shape, view->payload);
+  Check(header.has_value() && header->size() + view->payload.size() == bytes.size());
+  const uint64_t checksum = inferscale::Checksum64(view->payload.data(), view->payload.size());
+  if (checksum == view->payload_checksum) Check(bytes.substr(0, header->size()) == *header);
+}
+
 void ParseAndWriteBack(std::string_view bytes) {
+  ViewAndWriteBack(bytes);
   auto record = inferscale::ParseRecord(bytes);
   if (!record) {
     Check(!record.error().message.empty());

@@ -48,6 +48,21 @@ Status ReadExactly(int fd, void* data, size_t size, size_t at, const fs::path& p
   return {};
 }
 
+Status MustBeExact(const RecordSizes& sizes) {
+  if (!IsQuantised(sizes.encoding)) return {};
+  return Fail(ErrorCode::kMismatch, "KV record: it is quantised, and read by way of its calibration only");
+}
+
+std::span<const std::byte> BytesOf(const KvPayload& payload) {
+  return {reinterpret_cast<const std::byte*>(payload.data()), payload.bytes()};
+}
+
+Result<std::string> HeaderOf(const KvRecord& record) {
+  if (record.key.encoding != KvEncoding::kF16)
+    return Fail(ErrorCode::kInvalidArgument, "KV record: its elements are f16, its key says otherwise");
+  return EncodeRecordHeader(record.key, record.payload.shape(), BytesOf(record.payload));
+}
+
 Status CheckPayload(const KvPayload& payload, const RecordSizes& sizes) {
   if (Checksum64(payload.data(), payload.bytes()) == sizes.payload_checksum) return {};
   return Fail(ErrorCode::kCorrupt, "KV record: the payload's checksum is wrong");
@@ -110,7 +125,7 @@ KvPayload::KvPayload(const KvShape& shape, uint32_t tokens, const uint16_t* elem
     : shape_(shape), tokens_(tokens), data_(const_cast<uint16_t*>(elements), Free{0, std::move(owner)}) {}
 
 Status WriteRecordFile(const fs::path& path, const KvRecord& record, Durability durability) {
-  TRY_ASSIGN(const std::string header, EncodeRecordHeader(record));
+  TRY_ASSIGN(const std::string header, HeaderOf(record));
   const std::array<std::string_view, 2> pieces = {
       header, {reinterpret_cast<const char*>(record.payload.data()), record.payload.bytes()}};
   return WriteFileAtomic(path, pieces, durability);
@@ -118,6 +133,7 @@ Status WriteRecordFile(const fs::path& path, const KvRecord& record, Durability 
 
 Result<KvRecord> ReadRecordFile(const fs::path& path) {
   TRY_ASSIGN(OpenRecord opened, OpenRecordFile(path));
+  TRY(MustBeExact(opened.sizes));
   KvRecord record{std::move(opened.key), KvPayload(opened.sizes.shape, opened.sizes.tokens)};
   TRY(ReadExactly(opened.fd->fd, record.payload.data(), record.payload.bytes(), opened.sizes.header_bytes, path));
   TRY(CheckPayload(record.payload, opened.sizes));
@@ -130,7 +146,7 @@ Result<RecordInfo> ReadRecordInfo(const fs::path& path) {
 }
 
 Result<std::string> SerializeRecord(const KvRecord& record) {
-  TRY_ASSIGN(std::string bytes, EncodeRecordHeader(record));
+  TRY_ASSIGN(std::string bytes, HeaderOf(record));
   bytes.append(reinterpret_cast<const char*>(record.payload.data()), record.payload.bytes());
   return bytes;
 }
@@ -138,19 +154,33 @@ Result<std::string> SerializeRecord(const KvRecord& record) {
 Result<KvRecord> ParseRecord(std::string_view bytes) {
   TRY_ASSIGN(const RecordSizes sizes, DecodeRecordSizes(bytes, bytes.size()));
   TRY_ASSIGN(RecordKey key, DecodeRecordKey(bytes.substr(0, sizes.header_bytes), sizes));
+  TRY(MustBeExact(sizes));
   KvRecord record{std::move(key), KvPayload(sizes.shape, sizes.tokens)};
   std::memcpy(record.payload.data(), bytes.data() + sizes.header_bytes, sizes.payload_bytes);
   TRY(CheckPayload(record.payload, sizes));
   return record;
 }
 
-Result<std::string> SerializeRecordHeader(const KvRecord& record) { return EncodeRecordHeader(record); }
+Result<std::string> SerializeRecordHeader(const KvRecord& record) { return HeaderOf(record); }
+
+Result<std::string> SerializeRecordHeader(const RecordKey& key, const KvShape& shape,
+                                          std::span<const std::byte> payload) {
+  return EncodeRecordHeader(key, shape, payload);
+}
+
+Result<RecordView> ViewRecordBytes(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  TRY_ASSIGN(const RecordSizes sizes, DecodeRecordSizes(text, text.size()));
+  TRY_ASSIGN(RecordKey key, DecodeRecordKey(text.substr(0, sizes.header_bytes), sizes));
+  return RecordView{std::move(key), sizes.shape, bytes.subspan(sizes.header_bytes), sizes.payload_checksum};
+}
 
 Result<KvRecord> ViewRecord(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
   INFERSCALE_ASSERT(owner != nullptr && reinterpret_cast<uintptr_t>(bytes.data()) % kRecordAlignment == 0);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   TRY_ASSIGN(const RecordSizes sizes, DecodeRecordSizes(text, text.size()));
   TRY_ASSIGN(RecordKey key, DecodeRecordKey(text.substr(0, sizes.header_bytes), sizes));
+  TRY(MustBeExact(sizes));
   const auto* elements = reinterpret_cast<const uint16_t*>(bytes.data() + sizes.header_bytes);
   return KvRecord{std::move(key), KvPayload(sizes.shape, sizes.tokens, elements, std::move(owner))};
 }

@@ -15,12 +15,6 @@
 
 namespace inferscale {
 
-// How K and V are stored. Values are part of the file format.
-enum class KvEncoding : uint8_t {
-  kF16 = 1,  // the exact tier: IEEE half, the type the embedded engine's cache has
-  // 2 bf16, 3 int8, 4 int4: reserved (docs/formats/kv_record.md)
-};
-
 // What makes a record this record. Two records with equal keys hold the same KV.
 struct RecordKey {
   std::string name_space;
@@ -70,6 +64,8 @@ class KvPayload {
   std::unique_ptr<uint16_t[], Free> data_;
 };
 
+// A record as engines take it. key.encoding is how it is, or was, stored: elements that came from int8 or int4
+// (store/record_codec.h) are rounded for good, and such a record is not written again.
 struct KvRecord {
   RecordKey key;
   KvPayload payload;  // payload.tokens() == key.token_ids.size()
@@ -86,7 +82,8 @@ Status WriteRecordFile(const std::filesystem::path& path, const KvRecord& record
                        Durability durability = Durability::kSynced);
 
 // Reads and checks a record file: magic, version, sizes against limits and file length, both checksums. The payload is
-// read straight into its final place. kNotFound, kCorrupt, kVersionUnsupported, kTooLarge, kIo.
+// read straight into its final place. kNotFound, kCorrupt, kVersionUnsupported, kTooLarge, kIo; kMismatch: a quantised
+// record, which this and the next functions leave to store/record_codec.h.
 Result<KvRecord> ReadRecordFile(const std::filesystem::path& path);
 
 // A record file's key and shape, from its checked header: 4 KiB read, the payload's content not looked at.
@@ -102,6 +99,19 @@ Result<KvRecord> ParseRecord(std::string_view bytes);
 
 // What comes before the payload in a record's bytes, which are the two one after the other.
 Result<std::string> SerializeRecordHeader(const KvRecord& record);
+// The same for a payload of any encoding, key.encoding's. kInvalidArgument: not one that can be stored.
+Result<std::string> SerializeRecordHeader(const RecordKey& key, const KvShape& shape,
+                                          std::span<const std::byte> payload);
+
+// A record of any encoding in its bytes; nothing is copied but the key.
+struct RecordView {
+  RecordKey key;
+  KvShape shape;
+  std::span<const std::byte> payload;
+  uint64_t payload_checksum = 0;  // as the header says; not compared with the payload
+};
+// The header is checked, its checksum too. kCorrupt, kVersionUnsupported, kTooLarge.
+Result<RecordView> ViewRecordBytes(std::span<const std::byte> bytes);
 
 // A record over bytes that `owner` keeps in place, 64-byte aligned; nothing is copied but the key. The header's
 // checksum is checked; the payload's is not: whoever put the bytes there did.

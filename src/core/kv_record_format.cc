@@ -75,17 +75,23 @@ Status CheckSizes(const KvShape& shape, uint64_t tokens, uint64_t namespace_byte
   TRY(check("tokens", tokens, 1, limits::kRecordTokens));
   TRY(check("namespace length", namespace_bytes, 0, limits::kNamespaceBytes));
   TRY(check("fact id length", fact_id_bytes, 1, limits::kIdBytes));
-  return check("payload length", shape.ElementsPerToken() * tokens * sizeof(uint16_t), 1, limits::kRecordBytes);
+  return check("payload length", shape.PayloadBytes(tokens, KvEncoding::kF16), 1, limits::kRecordBytes);
+}
+
+// What may be in the header's two bytes for keys and values. A calibration belongs to a quantised record, and only to
+// one.
+bool CanStore(KvEncoding encoding, const KvShape& shape, const Hash128& calibration_id) {
+  if (encoding != KvEncoding::kF16 && !IsQuantised(encoding)) return false;
+  return shape.CanStoreAs(encoding) && IsQuantised(encoding) == (calibration_id != Hash128());
 }
 
 }  // namespace
 
-Result<std::string> EncodeRecordHeader(const KvRecord& record) {
-  const RecordKey& key = record.key;
-  const KvShape& shape = record.payload.shape();
-  if (key.token_ids.size() != record.payload.tokens() || key.encoding != KvEncoding::kF16)
-    return Fail(ErrorCode::kInvalidArgument,
-                "KV record: token ids and payload differ in length, or the encoding is not f16");
+Result<std::string> EncodeRecordHeader(const RecordKey& key, const KvShape& shape, std::span<const std::byte> payload) {
+  if (!CanStore(key.encoding, shape, key.calibration_id))
+    return Fail(ErrorCode::kInvalidArgument, "KV record: encoding, calibration id and head sizes do not fit together");
+  if (payload.size() != shape.PayloadBytes(key.token_ids.size(), key.encoding))
+    return Fail(ErrorCode::kInvalidArgument, "KV record: token ids and payload differ in length");
   if (Status sizes = CheckSizes(shape, key.token_ids.size(), key.name_space.size(), key.fact_id.size()); !sizes)
     return Fail(ErrorCode::kInvalidArgument, sizes.error().message);
 
@@ -93,14 +99,14 @@ Result<std::string> EncodeRecordHeader(const KvRecord& record) {
   std::memcpy(header.data() + kAtMagic, kMagic.data(), kMagic.size());
   Put(header, kAtVersion, kFormatVersion);
   Put(header, kAtHeaderBytes, static_cast<uint32_t>(header.size()));
-  Put(header, kAtPayloadBytes, static_cast<uint64_t>(record.payload.bytes()));
-  Put(header, kAtPayloadChecksum, Checksum64(record.payload.data(), record.payload.bytes()));
+  Put(header, kAtPayloadBytes, static_cast<uint64_t>(payload.size()));
+  Put(header, kAtPayloadChecksum, Checksum64(payload.data(), payload.size()));
   Put(header, kAtRecordId, key.Id());
   Put(header, kAtModelKey, key.model_key);
   Put(header, kAtCalibration, key.calibration_id);
   Put(header, kAtWindow, key.window_digest);
   Put(header, kAtContentVersion, key.content_version);
-  Put(header, kAtTokens, record.tokens());
+  Put(header, kAtTokens, static_cast<uint32_t>(key.token_ids.size()));
   Put(header, kAtLayers, shape.layers);
   Put(header, kAtKvHeads, shape.kv_heads);
   Put(header, kAtKeyDim, shape.key_dim);
@@ -139,7 +145,10 @@ Result<RecordSizes> DecodeRecordSizes(std::string_view fixed, uint64_t file_byte
   TRY(CheckSizes(sizes.shape, sizes.tokens, sizes.namespace_bytes, sizes.fact_id_bytes));
   if (sizes.header_bytes != RecordHeaderBytes(sizes.namespace_bytes, sizes.fact_id_bytes, sizes.tokens))
     return Corrupt("the header's length does not fit its content");
-  if (sizes.payload_bytes != sizes.shape.ElementsPerToken() * sizes.tokens * sizeof(uint16_t))
+  sizes.encoding = static_cast<KvEncoding>(Get<uint8_t>(fixed, kAtKeyEncoding));
+  if (!CanStore(sizes.encoding, sizes.shape, GetHash(fixed, kAtCalibration)))
+    return Corrupt("its encoding is not known, or does not fit its calibration or head sizes");
+  if (sizes.payload_bytes != sizes.shape.PayloadBytes(sizes.tokens, sizes.encoding))
     return Corrupt("the payload's length does not fit its shape");
   if (file_bytes != sizes.header_bytes + sizes.payload_bytes)
     return Corrupt("the file has " + std::to_string(file_bytes) + " bytes, not " +
@@ -153,8 +162,7 @@ Result<RecordKey> DecodeRecordKey(std::string_view header, const RecordSizes& si
       Get<uint64_t>(header, at_checksum) != Checksum64(header.data(), at_checksum))
     return Corrupt("the header's checksum is wrong");
   if (Get<uint8_t>(header, kAtLayout) != kLayoutHeadMajor ||
-      Get<uint8_t>(header, kAtKeyEncoding) != static_cast<uint8_t>(KvEncoding::kF16) ||
-      Get<uint8_t>(header, kAtValueEncoding) != static_cast<uint8_t>(KvEncoding::kF16) || header[kAtZero] != 0)
+      Get<uint8_t>(header, kAtKeyEncoding) != Get<uint8_t>(header, kAtValueEncoding) || header[kAtZero] != 0)
     return Corrupt("its layout or encoding is not known");
   RecordKey key;
   key.name_space = header.substr(kRecordFixedBytes, sizes.namespace_bytes);
@@ -170,7 +178,7 @@ Result<RecordKey> DecodeRecordKey(std::string_view header, const RecordSizes& si
       header.substr(tokens_end, at_checksum - tokens_end).find_first_not_of('\0') != std::string_view::npos)
     return Corrupt("the padding is not zero");
   key.model_key = GetHash(header, kAtModelKey);
-  key.encoding = KvEncoding::kF16;
+  key.encoding = sizes.encoding;
   key.calibration_id = GetHash(header, kAtCalibration);
   key.window_digest = GetHash(header, kAtWindow);
   if (key.Id() != GetHash(header, kAtRecordId)) return Corrupt("the record id does not fit the key");

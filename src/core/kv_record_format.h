@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -35,12 +36,13 @@ struct RecordSizes {
   uint16_t namespace_bytes = 0;
   uint16_t fact_id_bytes = 0;
   KvShape shape;
+  KvEncoding encoding = KvEncoding::kF16;
   uint64_t payload_bytes = 0;
   uint64_t payload_checksum = 0;
 };
 
 // kInvalidArgument when the record is not one that can be stored.
-Result<std::string> EncodeRecordHeader(const KvRecord& record);
+Result<std::string> EncodeRecordHeader(const RecordKey& key, const KvShape& shape, std::span<const std::byte> payload);
 
 // fixed: the file's first kRecordFixedBytes. file_bytes: its whole length.
 Result<RecordSizes> DecodeRecordSizes(std::string_view fixed, uint64_t file_bytes);

@@ -200,6 +200,75 @@ TEST(KvRecordTest, ViewReadsInPlaceAndHoldsItsOwner) {
   EXPECT_FALSE(ViewRecord(span, place));
 }
 
+// A quantised record's bytes: the fields are the golden record's, the payload is of any content.
+std::string QuantisedBytes(KvEncoding encoding) {
+  RecordKey key = GoldenRecord().key;
+  key.encoding = encoding;
+  key.calibration_id = {0x2122232425262728, 0x292A2B2C2D2E2F30};
+  std::vector<std::byte> payload(GoldenRecord().payload.shape().PayloadBytes(3, encoding));
+  for (size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<std::byte>(i * 7);
+  auto header = SerializeRecordHeader(key, GoldenRecord().payload.shape(), payload);
+  EXPECT_TRUE(header.has_value()) << header.error().message;
+  return *header + std::string(reinterpret_cast<const char*>(payload.data()), payload.size());
+}
+
+// tests/data/kv_record_v1_int8.kv and …_int4.kv, as the golden file above.
+TEST(KvRecordTest, QuantisedGoldenFilesAreByteExact) {
+  for (const auto& [encoding, name] : {std::pair{KvEncoding::kInt8, "int8"}, std::pair{KvEncoding::kInt4, "int4"}}) {
+    const std::string path = std::string(INFERSCALE_TEST_DATA) + "/kv_record_v1_" + name + ".kv";
+    const std::string bytes = QuantisedBytes(encoding);
+    if (std::getenv("INFERSCALE_WRITE_GOLDEN") != nullptr) {
+      ASSERT_TRUE(WriteFileAtomic(path, bytes));
+    }
+    const auto golden = ReadFile(path, 1 << 20);
+    ASSERT_TRUE(golden.has_value()) << golden.error().message;
+    EXPECT_EQ(bytes, *golden);
+    // A head: 2 layers of 3 tokens of 6 elements, 36 bytes (18) padded to 48 (32), and 6 scales, 12 bytes padded to 16.
+    EXPECT_EQ(bytes.size(), 192u + 2 * (encoding == KvEncoding::kInt8 ? 48 + 16 : 32 + 16));
+    EXPECT_EQ(bytes[121], static_cast<char>(encoding));
+    EXPECT_EQ(bytes[122], static_cast<char>(encoding));
+    const auto view = ViewRecordBytes(std::as_bytes(std::span(*golden)));
+    ASSERT_TRUE(view.has_value()) << view.error().message;
+    EXPECT_EQ(view->key.encoding, encoding);
+    EXPECT_EQ(view->key.calibration_id, (Hash128{0x2122232425262728, 0x292A2B2C2D2E2F30}));
+    EXPECT_EQ(view->shape, GoldenRecord().payload.shape());
+    EXPECT_EQ(view->payload.size(), bytes.size() - 192);
+    EXPECT_EQ(view->payload_checksum, Checksum64(view->payload.data(), view->payload.size()));
+    EXPECT_EQ(ParseRecord(bytes).error().code, ErrorCode::kMismatch) << "taken for f16";
+    EXPECT_EQ(ReadRecordFile(path).error().code, ErrorCode::kMismatch);
+    EXPECT_EQ(ReadRecordInfo(path)->key.encoding, encoding);
+    std::string other = bytes;  // keys and values of different encodings
+    other[122] = 1;
+    const uint64_t checksum = Checksum64(other.data(), 184);
+    std::memcpy(other.data() + 184, &checksum, 8);
+    EXPECT_FALSE(ViewRecordBytes(std::as_bytes(std::span(other))));
+  }
+}
+
+TEST(KvRecordTest, HeadersOfQuantisedRecordsAreChecked) {
+  const KvShape shape = GoldenRecord().payload.shape();
+  const auto code = [](const RecordKey& key, const KvShape& of, size_t bytes) {
+    const std::vector<std::byte> payload(bytes);
+    const auto header = SerializeRecordHeader(key, of, payload);
+    return header ? ErrorCode::kInternal : header.error().code;
+  };
+  RecordKey key = GoldenRecord().key;
+  EXPECT_EQ(code(key, shape, 144), ErrorCode::kInternal) << "f16: accepted";
+  key.encoding = KvEncoding::kInt8;
+  EXPECT_EQ(code(key, shape, 128), ErrorCode::kInvalidArgument) << "no calibration";
+  key.calibration_id = {1, 2};
+  EXPECT_EQ(code(key, shape, 128), ErrorCode::kInternal) << "accepted";
+  EXPECT_EQ(code(key, shape, 127), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code(key, shape, 144), ErrorCode::kInvalidArgument) << "the length of f16";
+  key.encoding = KvEncoding::kF16;
+  EXPECT_EQ(code(key, shape, 144), ErrorCode::kInvalidArgument) << "f16 with a calibration";
+  key.encoding = KvEncoding::kBf16;
+  EXPECT_EQ(code(key, shape, 144), ErrorCode::kInvalidArgument);
+  key.encoding = KvEncoding::kInt4;
+  const KvShape odd = {.layers = 2, .kv_heads = 2, .key_dim = 3, .value_dim = 2};
+  EXPECT_EQ(code(key, odd, odd.PayloadBytes(3, KvEncoding::kInt4)), ErrorCode::kInvalidArgument);
+}
+
 TEST(KvRecordTest, ErrorsOfPaths) {
   const TempFolder folder;
   EXPECT_EQ(ReadRecordFile(folder.path / "none.kv").error().code, ErrorCode::kNotFound);

@@ -6,6 +6,18 @@
 
 namespace inferscale {
 
+// How keys and values are stored. The numbers are part of the file format, and those of kernels PayloadEncoding.
+enum class KvEncoding : uint8_t {
+  kF16 = 1,   // the exact tier: IEEE half, the type the embedded engine's cache has
+  kBf16 = 2,  // reserved: no engine on this side writes it yet
+  kInt8 = 3,  // these two need a calibration (core/calibration.h)
+  kInt4 = 4,
+};
+
+constexpr bool IsQuantised(KvEncoding encoding) {
+  return encoding == KvEncoding::kInt8 || encoding == KvEncoding::kInt4;
+}
+
 // All layers of the models we inject into have equal head counts and sizes; an engine refuses others (text mode).
 struct KvShape {
   uint32_t layers = 0;
@@ -23,6 +35,20 @@ struct KvShape {
   }
   size_t ValueOffset(uint32_t head, uint32_t layer, size_t tokens) const {
     return KeyOffset(head, layer, tokens) + tokens * key_dim;
+  }
+
+  // Two elements of int4 share a byte: rows must not begin inside of one.
+  bool CanStoreAs(KvEncoding encoding) const {
+    return encoding != KvEncoding::kInt4 || (key_dim % 2 == 0 && value_dim % 2 == 0);
+  }
+  // Bytes of a payload (docs/formats/kv_record.md): a quantised one has, for each head, its rows padded to 16 bytes,
+  // and its V scales, one f16 for each layer and token, likewise.
+  size_t PayloadBytes(size_t tokens, KvEncoding encoding) const {
+    if (!IsQuantised(encoding)) return ElementsPerToken() * tokens * sizeof(uint16_t);
+    const auto aligned = [](size_t bytes) { return (bytes + 15) / 16 * 16; };
+    const size_t per_byte = encoding == KvEncoding::kInt4 ? 2 : 1;
+    const size_t rows = size_t{layers} * tokens * (key_dim / per_byte + value_dim / per_byte);
+    return kv_heads * (aligned(rows) + aligned(size_t{layers} * tokens * sizeof(uint16_t)));
   }
 };
 
