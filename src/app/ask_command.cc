@@ -9,6 +9,7 @@
 #include "app/compare.h"
 #include "app/console.h"
 #include "app/engine_flags.h"
+#include "app/memory_session.h"
 #include "app/number_flag.h"
 #include "app/workspace.h"
 #include "base/limits.h"
@@ -21,6 +22,7 @@ namespace {
 
 struct AskFlags {
   EngineFlags engine;
+  MemoryFlags memory;  // used when there is no facts_path
   std::string facts_path, turns_path, question, mode = "kv", window = WindowSpec{}.ToString();
   int top_k = limits::kTopKDefault;
   std::optional<int> tail;
@@ -38,7 +40,8 @@ std::vector<AnswerMode> SidesOf(const AskFlags& flags) {
 }
 
 Status CheckFlags(const AskFlags& flags, const WindowSpec& window) {
-  if (flags.question.empty()) return Fail(ErrorCode::kInvalidArgument, "--question is empty: ask something");
+  if (flags.question.find_first_not_of(" \t\r\n\v\f") == std::string::npos)
+    return Fail(ErrorCode::kInvalidArgument, "--question is empty: ask something");
   if (!IsValidUtf8(flags.question)) return Fail(ErrorCode::kInvalidUtf8, "--question is not valid UTF-8");
   if (flags.question.size() > limits::kQuestionBytes)
     return Fail(ErrorCode::kTooLarge, fmt::format("--question is longer than {} bytes", limits::kQuestionBytes));
@@ -57,10 +60,7 @@ Status CheckFlags(const AskFlags& flags, const WindowSpec& window) {
 Result<WorkspaceOptions> ReadInput(const AskFlags& flags) {
   WorkspaceOptions options;
   options.engine = flags.engine;
-  Result<WindowSpec> window = ParseWindowSpec(flags.window);
-  if (!window) return Wrap(std::move(window).error(), "--encode-window");
-  options.window = *window;
-  TRY(CheckFlags(flags, options.window));
+  TRY_ASSIGN(options.window, ParseWindowSpec(flags.window));
   TRY_ASSIGN(FactFile facts, ReadFactFile(flags.facts_path));
   if (!flags.turns_path.empty()) {
     TRY_ASSIGN(options.turns, ReadTurnFile(flags.turns_path));
@@ -91,24 +91,23 @@ void PrintComparison(const Comparison& comparison) {
                          comparison.TtftRatio(AnswerMode::kKv, AnswerMode::kFloor)));
 }
 
-Status RunAsk(const AskFlags& flags) {
-  TRY_ASSIGN(WorkspaceOptions input, ReadInput(flags));
-  TRY_ASSIGN(const std::unique_ptr<Workspace> workspace, Workspace::Open(std::move(input), flags.quiet));
+Status Ask(const AskFlags& flags, const AnswerContext& context, const std::string& text_mode_reason) {
+  const EngineInfo& engine = context.engine.info();
   CompareOptions options;
   options.sides = SidesOf(flags);
   options.repeat = flags.repeat;
-  options.text_mode_reason = workspace->text_mode_reason();
+  options.text_mode_reason = text_mode_reason;
   options.answer.top_k = static_cast<size_t>(flags.top_k);
   options.answer.tail = static_cast<size_t>(flags.tail.value_or(std::min(flags.top_k, limits::kTailFactsDefault)));
   options.answer.max_tokens = flags.max_tokens;
-  TRY_ASSIGN(const Comparison comparison, RunComparison(workspace->context(), flags.question, options));
+  TRY_ASSIGN(const Comparison comparison, RunComparison(context, flags.question, options));
   const Answer& answer = comparison.sides[0].answer;
   for (const size_t rank : answer.dropped)
     PrintWarning(fmt::format("fact {} was left out: the context of {} tokens is full", answer.ranked[rank].id,
-                             workspace->engine().context_tokens));
+                             engine.context_tokens));
   if (flags.json) {
     const auto to_json = flags.mode == "compare" ? ComparisonToJson : AnswerToJson;
-    PrintJson(to_json(workspace->engine(), flags.question, comparison));
+    PrintJson(to_json(engine, flags.question, comparison));
   } else if (flags.mode == "compare") {
     PrintComparison(comparison);
   } else {
@@ -120,7 +119,29 @@ Status RunAsk(const AskFlags& flags) {
   return {};
 }
 
-constexpr const char* kAskFooter = R"(Facts file, one JSON object a line:
+Status RunAsk(const AskFlags& flags) {
+  TRY_ASSIGN(const WindowSpec window, ParseWindowSpec(flags.window));
+  TRY(CheckFlags(flags, window));
+  if (!flags.facts_path.empty()) {
+    TRY_ASSIGN(WorkspaceOptions input, ReadInput(flags));
+    TRY_ASSIGN(const std::unique_ptr<Workspace> workspace, Workspace::Open(std::move(input), flags.quiet));
+    return Ask(flags, workspace->context(), workspace->text_mode_reason());
+  }
+  MemorySessionOptions options;
+  options.memory = flags.memory;
+  options.memory.quiet = flags.quiet;
+  options.engine = flags.engine;
+  options.command = "ask";
+  options.text_only = flags.mode == "text";
+  TRY_ASSIGN(const std::unique_ptr<MemorySession> session, MemorySession::Open(std::move(options)));
+  return Ask(flags, session->context(), session->text_mode_reason());
+}
+
+constexpr const char* kAskFooter =
+    R"(Facts come from a file (--facts) or from a memory (--data-dir, --namespace), which `inferscale import` and `inferscale
+remember` fill and `inferscale encode` computes; what is not encoded there is text.
+
+Facts file, one JSON object a line:
   {"text": "Nora adopted a grey cat", "date": "2023-05-08", "id": "f1", "turn": "t7"}
   Only "text" is required. Facts are taken in order of their date. "turn" is the id of a line of --turns.
 
@@ -134,31 +155,35 @@ constexpr const char* kAskFooter = R"(Facts file, one JSON object a line:
 Examples:
   inferscale ask --facts facts.jsonl --question "What pet does Nora have?"
   inferscale ask --facts facts.jsonl --question "…" --mode compare --repeat 5 --json
+  inferscale ask --namespace user:alex --question "Which pets are there?"
 
-The first call encodes the facts and keeps their KV in --cache-dir; later calls reuse it. With another --model,
+With --facts, the first call encodes the facts and keeps their KV in --cache-dir; later calls reuse it. With another --model,
 --threads, --context or --cache-dir the first call also tests once, for a few seconds, that injection is right there.
 
 JSON: question, model, mode, answer, facts_used, prompt_tokens, injected_tokens, computed_tokens, retrieve_ms (embedding
 the question and searching), load_ms (records from the cache), compose_ms (rotation), inject_ms (into the engine's
 cache), prefill_ms (computing the rest of the prompt), ttft_ms (question's text to first token, all of these included),
 total_ms, finish, facts, facts_dropped. With --repeat, times are medians. With --mode compare:
-{"kv": {…}, "text": {…}, "ttft_ratio": text / kv}, with --floor also "floor" and "floor_ratio": kv / floor. Where nothing
-can be injected, mode is "text", text_mode_reason says why, and compare has no "kv" and a ttft_ratio of null.)";
+{"kv": {…}, "text": {…}, "ttft_ratio": text / kv}, with --floor also "floor" and "floor_ratio": kv / floor. Where
+nothing can be injected, mode is "text", text_mode_reason says why, and compare has no "kv" and a ttft_ratio of null.)";
 
 }  // namespace
 
 void AddAskCommand(CLI::App& app, int* status) {
   auto flags = std::make_shared<AskFlags>();
-  CLI::App* ask = app.add_subcommand("ask", "Answer a question from a file of facts");
-  ask->add_option("--facts", flags->facts_path, "Facts, JSON Lines")->required()->type_name("F.jsonl");
+  CLI::App* ask = app.add_subcommand("ask", "Answer a question from a file of facts, or from a memory");
+  CLI::Option* facts = ask->add_option("--facts", flags->facts_path, "Facts, JSON Lines")->type_name("F.jsonl");
+  AddMemoryPlace(*ask, flags->memory, facts);
   ask->add_option("--question", flags->question, "What to ask")->required()->type_name("TEXT");
   AddNumber(*ask, "--top-k", flags->top_k, 1, limits::kTopKMax, "Facts put into the prompt")->capture_default_str();
   AddNumber(*ask, "--tail", flags->tail, 0, limits::kTopKMax,
             "Of these, how many of the best are computed instead of injected")
       ->default_str(std::to_string(limits::kTailFactsDefault));
   ask->add_option("--turns", flags->turns_path, "Source conversation, for --encode-window turns:W")
+      ->needs(facts)
       ->type_name("T.jsonl");
-  ask->add_option("--encode-window", flags->window, "What a fact sees when its KV is computed, see below")
+  ask->add_option("--encode-window", flags->window, "With --facts: what a fact sees when its KV is computed, see below")
+      ->needs(facts)
       ->type_name("anchored:C|facts:N|near:A+B|turns:W|none")
       ->capture_default_str();
   ask->add_option("--mode", flags->mode, "kv: inject; text: compute everything; compare: both")

@@ -2,9 +2,11 @@
 #include <CLI/CLI.hpp>
 
 #include "app/ask_command.h"
+#include "app/chat_command.h"
 #include "app/console.h"
 #include "app/demo_command.h"
 #include "app/doctor_command.h"
+#include "app/encode_command.h"
 #include "app/export_command.h"
 #include "app/forget_command.h"
 #include "app/import_command.h"
@@ -34,8 +36,10 @@ int main(int argc, char** argv) {
   inferscale::AddForgetCommand(app, &status);
   inferscale::AddListCommands(app, &status);
   inferscale::AddImportCommand(app, &status);
+  inferscale::AddEncodeCommand(app, &status);
   inferscale::AddExportCommand(app, &status);
   inferscale::AddUpkeepCommands(app, &status);
+  inferscale::AddChatCommand(app, &status);
   inferscale::AddDemoCommand(app, &status);
   inferscale::AddDoctorCommand(app, &status);
   try {

@@ -36,8 +36,9 @@ struct Answer {
   size_t prompt_tokens = 0;
   size_t injected_tokens = 0;
   size_t computed_tokens = 0;
-  double retrieve_ms = 0;  // embedding the question and searching
-  double load_ms = 0;      // records from the cache into memory
+  size_t reused_tokens = 0;  // kept by the engine from the conversation's last turn; injected ones are among them
+  double retrieve_ms = 0;    // embedding the question and searching
+  double load_ms = 0;        // records from the cache into memory
   double compose_ms = 0;
   double inject_ms = 0;
   double prefill_ms = 0;  // computing the rest of the prompt

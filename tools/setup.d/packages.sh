@@ -5,7 +5,7 @@
 PACKAGES_BUILD=(
   g++ cmake ninja-build ccache make ca-certificates python3 python3-venv
   libexpected-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libhwy-dev libicu-dev
-  liburing-dev libsqlite3-dev libboost1.81-dev libssl-dev
+  liburing-dev libsqlite3-dev libboost1.81-dev libssl-dev libedit-dev
   libgtest-dev libgmock-dev
 )
 # What `make test` needs beside: clang brings libFuzzer.

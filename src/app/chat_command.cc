@@ -1,0 +1,272 @@
+#include "app/chat_command.h"
+
+#include <fmt/format.h>
+#include <histedit.h>
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "app/console.h"
+#include "app/memory_session.h"
+#include "app/terminal_text.h"
+#include "base/limits.h"
+#include "memory/conversation.h"
+#include "memory/encode_worker.h"
+
+namespace inferscale {
+
+namespace {
+
+struct ChatFlags {
+  MemoryFlags memory;
+  EngineFlags engine;
+  int top_k = limits::kTopKDefault;
+  int tail = limits::kTailFactsDefault;
+  uint32_t max_tokens = 256;
+  bool text = false, remember = false;
+};
+
+constexpr const char* kHelp =
+    "/remember TEXT   store a fact\n"
+    "/forget ID       delete a fact, for good\n"
+    "/why             facts, tokens and first-token time of the last answer\n"
+    "/new             start over; what is remembered stays\n"
+    "/help, /quit     Ctrl-C stops an answer, Ctrl-D quits\n";
+
+// Lines from a terminal with editing and history (kept in memory only: they are a person's words), or from a pipe.
+class LineReader {
+ public:
+  LineReader() : terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0) {
+    if (!terminal_) return;
+    edit_ = ::el_init("inferscale", stdin, stderr, stderr);
+    history_ = ::history_init();
+    HistEvent event;
+    ::history(history_, &event, H_SETSIZE, 1000);
+    ::el_set(edit_, EL_PROMPT, &Prompt);
+    ::el_set(edit_, EL_EDITOR, "emacs");
+    ::el_set(edit_, EL_HIST, ::history, history_);
+  }
+  ~LineReader() {
+    if (edit_ != nullptr) ::el_end(edit_);
+    if (history_ != nullptr) ::history_end(history_);
+  }
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+
+  bool terminal() const { return terminal_; }
+
+  // Without its line end; nullopt at the end of the input.
+  std::optional<std::string> Next() {
+    if (terminal_) {
+      int count = 0;
+      const char* line = ::el_gets(edit_, &count);
+      if (line == nullptr || count <= 0) return std::nullopt;
+      HistEvent event;
+      if (count > 1) ::history(history_, &event, H_ENTER, line);
+      return Chomp(std::string(line, static_cast<size_t>(count)));
+    }
+    char* line = nullptr;
+    size_t room = 0;
+    const ssize_t count = ::getline(&line, &room, stdin);
+    std::optional<std::string> read;
+    if (count > 0) read = Chomp(std::string(line, static_cast<size_t>(count)));
+    ::free(line);
+    return read;
+  }
+
+ private:
+  static char* Prompt(EditLine*) {
+    static char prompt[] = "> ";
+    return prompt;
+  }
+  static std::string Chomp(std::string line) {
+    while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.pop_back();
+    return line;
+  }
+
+  bool terminal_;
+  EditLine* edit_ = nullptr;
+  History* history_ = nullptr;
+};
+
+// SIGINT ends the answer under way; without one it is ignored. The signal is blocked in all threads (BlockInterrupts,
+// before any is made) and taken by one that waits for it.
+class Interrupts {
+ public:
+  static void Block() {
+    sigset_t set;
+    Fill(set);
+    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  }
+  explicit Interrupts(Conversation& conversation)
+      : thread_([&conversation, this] {
+          sigset_t set;
+          Fill(set);
+          for (int signal = 0; ::sigwait(&set, &signal) == 0 && !stop_;) conversation.Cancel();
+        }) {}
+  ~Interrupts() {
+    stop_ = true;
+    ::pthread_kill(thread_.native_handle(), SIGINT);
+    thread_.join();
+  }
+
+ private:
+  static void Fill(sigset_t& set) {
+    ::sigemptyset(&set);
+    ::sigaddset(&set, SIGINT);
+  }
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+class Chat {
+ public:
+  Chat(const ChatFlags& flags, MemorySession& session)
+      : flags_(flags),
+        session_(session),
+        conversation_(session.context(), session.memory(), flags.memory.name_space, Options(flags)) {
+    if (session.engine().info().can_inject) worker_.emplace(session.memory(), session.encoder(), EncodeWorkerOptions{});
+  }
+
+  Conversation& conversation() { return conversation_; }
+
+  // False: the person wants to leave.
+  Result<bool> Handle(const std::string& line) {
+    const std::string word = line.substr(0, line.find(' '));
+    const std::string rest = word.size() < line.size() ? line.substr(word.size() + 1) : "";
+    if (line.find_first_not_of(" \t") == std::string::npos) return true;
+    if (line[0] != '/') return Answered(line);
+    if (word == "/quit" || word == "/exit") return false;
+    if (word == "/help") {
+      PrintOut(kHelp);
+    } else if (word == "/why") {
+      Why();
+    } else if (word == "/new") {
+      conversation_.Restart();
+      last_.reset();
+    } else if (word == "/remember") {
+      TRY(Remember(rest, true));
+    } else if (word == "/forget") {
+      TRY(Forget(rest));
+    } else {
+      return Fail(ErrorCode::kInvalidArgument, word + " is not a command: /help lists them");
+    }
+    return true;
+  }
+
+ private:
+  static AnswerOptions Options(const ChatFlags& flags) {
+    AnswerOptions options;
+    options.mode = flags.text ? AnswerMode::kText : AnswerMode::kKv;
+    options.top_k = static_cast<size_t>(flags.top_k);
+    options.tail = static_cast<size_t>(flags.tail);
+    options.max_tokens = flags.max_tokens;
+    return options;
+  }
+
+  Result<bool> Answered(const std::string& message) {
+    if (worker_) worker_->AnswerBegins();
+    auto turn = conversation_.Ask(message, [](std::string_view text) {
+      PrintOut(ForTerminal(text));
+      std::fflush(stdout);
+    });
+    if (worker_) worker_->AnswerEnds();
+    PrintOut("\n");
+    TRY(turn);
+    if (turn->answer.finish == FinishReason::kCancelled) PrintNote("stopped");
+    last_ = std::move(*turn);
+    if (flags_.remember) TRY(Remember(message, false));
+    if (worker_) worker_->Wake();
+    return true;
+  }
+
+  Status Remember(const std::string& text, bool tell) {
+    FactInput fact;
+    fact.text = text;
+    TRY_ASSIGN(const AddResult added, session_.memory().Remember(flags_.memory.name_space, {&fact, 1}));
+    const AddedFact& one = added.facts.front();
+    if (tell) PrintOut(fmt::format("{} {}\n", one.outcome == AddOutcome::kAdded ? "remembered" : "known as", one.id));
+    return {};
+  }
+
+  Status Forget(const std::string& id) {
+    TRY_ASSIGN(const DeleteResult gone, session_.memory().Forget(flags_.memory.name_space, {&id, 1}));
+    PrintOut(gone.deleted > 0 ? "forgotten\n" : "no such fact: /why shows ids\n");
+    return {};
+  }
+
+  void Why() {
+    if (!last_) return PrintOut("nothing was answered yet\n");
+    const Answer& a = last_->answer;
+    PrintOut(
+        fmt::format("first token {:.0f} ms; prompt {} tokens: {} kept from the turn before, {} injected, {} "
+                    "computed; {} facts in front, {} with this message{}\n",
+                    a.ttft_ms, a.prompt_tokens, a.reused_tokens, a.injected_tokens, a.computed_tokens, last_->sticky,
+                    last_->added.size(), last_->new_plan ? ", placed anew" : ""));
+    for (size_t rank = 0; rank < a.ranked.size(); ++rank)
+      PrintOut(fmt::format("{:>3}  {:.3f}  {}\n", rank + 1, a.ranked[rank].score, ForTerminal(a.ranked[rank].id)));
+  }
+
+  const ChatFlags& flags_;
+  MemorySession& session_;
+  Conversation conversation_;
+  std::optional<TurnAnswer> last_;
+  std::optional<EncodeWorker> worker_;
+};
+
+Result<int> RunChat(const ChatFlags& flags) {
+  Interrupts::Block();
+  MemorySessionOptions options;
+  options.memory = flags.memory;
+  options.engine = flags.engine;
+  options.command = "chat";
+  options.text_only = flags.text;
+  TRY_ASSIGN(const std::unique_ptr<MemorySession> session, MemorySession::Open(std::move(options)));
+  Chat chat(flags, *session);
+  const Interrupts interrupts(chat.conversation());
+  LineReader lines;
+  if (lines.terminal() && !flags.memory.quiet) fmt::print(stderr, "Ask something; /help lists the commands.\n");
+  while (const std::optional<std::string> line = lines.Next()) {
+    const Result<bool> go_on = chat.Handle(*line);
+    if (!go_on) PrintError(go_on.error());
+    if (!go_on && !lines.terminal()) return ExitStatus(go_on.error().code);
+    if (go_on && !*go_on) break;
+  }
+  return 0;
+}
+
+constexpr const char* kChatFooter =
+    R"(Each message is answered from the facts of the namespace. Their places stay fixed for the conversation, so that only
+what is new is computed; facts that become relevant later stand in front of the message that they matter for. While you
+read and write, what is due is encoded.
+
+)";
+
+}  // namespace
+
+void AddChatCommand(CLI::App& app, int* status) {
+  auto flags = std::make_shared<ChatFlags>();
+  CLI::App* chat = app.add_subcommand("chat", "Talk with a memory in the terminal");
+  AddMemoryPlace(*chat, flags->memory);
+  chat->add_flag("--quiet", flags->memory.quiet, "No notes; warnings remain");
+  chat->add_flag("--remember", flags->remember, "Store each of your messages as a fact");
+  chat->add_flag("--text", flags->text, "Inject nothing: compute every token");
+  chat->add_option("--top-k", flags->top_k, "Facts recalled for a message")
+      ->check(CLI::Range(1, limits::kTopKMax).description(""))
+      ->capture_default_str();
+  chat->add_option("--tail", flags->tail, "Of these, how many of the best are computed instead of injected")
+      ->check(CLI::Range(0, limits::kTopKMax).description(""))
+      ->capture_default_str();
+  chat->add_option("--max-tokens", flags->max_tokens, "Longest answer")
+      ->check(CLI::Range(1, limits::kContextTokensMax).description(""))
+      ->capture_default_str();
+  AddEngineFlags(*chat, flags->engine);
+  chat->footer(std::string(kChatFooter) + kHelp);
+  OnCommand(*chat, status, [flags] { return RunChat(*flags); });
+}
+
+}  // namespace inferscale
