@@ -118,7 +118,7 @@ class Writer {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint32_t d = 8 * groups.at[i / 2] + i % 2 * 4;
-      channels.words[i / 2][i % 2] = staged_ ? *reinterpret_cast<const uint4*>(stage.channels + S::ChannelAt(d))
+      channels.words[i / 2][i % 2] = staged_ ? *reinterpret_cast<const uint4*>(stage.channels + d)
                                              : __ldg(reinterpret_cast<const uint4*>(row + d));
     }
   }
@@ -172,8 +172,6 @@ __global__ void __launch_bounds__(kBlockThreads + kReaderThreads, kBlocksPerSm)
     PlaceToken(plan, work.tokens, place);
   } else {
     place = FindPlace(plan, work.tokens);
-    const uint32_t row = place.key ? Stage<kEncoding>::KeyRow(plan) : Stage<kEncoding>::ValueRow(plan);
-    place.swaps = (place.slot * row / 128) % 2 == 1;
   }
   __syncthreads();
   const uint32_t count = work.end - work.begin;

@@ -29,17 +29,12 @@ struct Stage {
   // for each of 132 multiprocessors, which have three blocks.
   static constexpr uint32_t kCount = kHasChannels ? 8 : 5;
 
-  // Eight threads that read 32 bytes of channels each go over 256 bytes, twice the banks: every other 128 bytes are
-  // shifted by 16, so that the threads' first 16 bytes are all in different banks.
-  static constexpr uint32_t kPieceChannels = 32, kPieceBytes = kPieceChannels * sizeof(KeyQuant) + 16;
-
   alignas(16) uint8_t rows[kBlockThreads * 2 * kBits];  // 16 elements a thread: K rows by token, then V rows
-  alignas(16) uint8_t channels[kHasChannels ? kStagedDim / kPieceChannels * kPieceBytes : 16];  // KeyQuant
+  alignas(16) KeyQuant channels[kHasChannels ? kStagedDim : 4];
   uint32_t scale[kHasScales ? kMaxTokensPerBlock : 1];  // of V: the aligned word that has it
 
   __device__ static uint32_t KeyRow(const KvPlanView& plan) { return plan.shape.key_dim * kBits / 8; }
   __device__ static uint32_t ValueRow(const KvPlanView& plan) { return plan.shape.value_dim * kBits / 8; }
-  __device__ static uint32_t ChannelAt(uint32_t d) { return d * sizeof(KeyQuant) + d / kPieceChannels * 16; }
   // Whether channels are those of the pair; otherwise they are read from the record's own calibration.
   __device__ static bool StagesChannels(const KvPlanView& plan) {
     return kHasChannels && plan.calibration != nullptr && plan.shape.key_dim <= kStagedDim;
@@ -142,11 +137,9 @@ class Reader {
       to = stage.rows + TokensPerBlock(plan_.shape) * S::KeyRow(plan_) + place_.slot * S::ValueRow(plan_);
       CopyBulk(to, key + value_at_, run_ * (plan_.shape.value_dim * bits / 8), full);
     }
-    const uint32_t d = threadIdx.x % 32 * S::kPieceChannels;
-    if (S::kHasChannels && S::StagesChannels(plan_) && d < plan_.shape.key_dim) {
+    if (S::kHasChannels && threadIdx.x % 32 == 0 && S::StagesChannels(plan_)) {
       const KeyQuant* row = plan_.calibration + (pair.layer * plan_.shape.heads + pair.head) * plan_.shape.key_dim;
-      const uint32_t channels = min(S::kPieceChannels, plan_.shape.key_dim - d);
-      CopyBulk(stage.channels + S::ChannelAt(d), row + d, channels * sizeof(KeyQuant), full);
+      CopyBulk(stage.channels, row, plan_.shape.key_dim * sizeof(KeyQuant), full);
     }
     if (S::kHasScales && live_ && IsQuantised(encoding_)) {
       const auto at = reinterpret_cast<uintptr_t>(rows_.Scale(pair.head, pair.layer));

@@ -19,7 +19,6 @@ inline constexpr uint32_t kMaxTokensPerBlock = 32;
 struct ThreadPlace {
   bool active = false;  // false: beyond the last token, or left over
   bool key = false;
-  bool swaps = false;  // has its two groups the other way round: ThreadGroups
   uint32_t lane = 0;   // of the row
   uint32_t lanes = 0;  // of the row
   uint32_t slot = 0;   // of the block's tokens
@@ -175,35 +174,21 @@ struct ThreadGroups {
   bool turns[2] = {false, false};  // the second only with the first
   bool halves = false;             // NeoX: element i of group 0 pairs with element i of group 1; else neighbours pair
 
-  bool swapped = false;  // the first is the one behind
-
   // Rows that do not rotate: the groups i and i + D / 16, so that a row's threads read and write its bytes in order.
-  __device__ explicit ThreadGroups(const ThreadPlace& place) : at{place.lane, place.lane + place.lanes} {
-    if (place.swaps) Swap();
-  }
+  __device__ explicit ThreadGroups(const ThreadPlace& place) : at{place.lane, place.lane + place.lanes} {}
 
-  __device__ ThreadGroups(const ThreadPlace& place, const RopeRows& rows) : at{place.lane, place.lane + place.lanes} {
+  __device__ ThreadGroups(const ThreadPlace& place, const RopeRows& rows) : ThreadGroups(place) {
     halves = rows.pairing == Pairing::kNeoxHalves;
-    const uint32_t turning = rows.rotary_dims / 16;  // threads whose two groups are one rotation
     if (!halves) {
       turns[0] = 8 * at[0] < rows.rotary_dims, turns[1] = 8 * at[1] < rows.rotary_dims;
-    } else {
-      turns[0] = turns[1] = place.lane < turning;
-      if (turning < place.lanes) {
-        // Partial: the other threads copy what is left, two groups each.
-        at[0] = place.lane < turning ? place.lane : 2 * place.lane;
-        at[1] = place.lane < turning ? place.lane + turning : at[0] + 1;
-      }
+      return;
     }
-    if (place.swaps && turns[0] == turns[1]) Swap();
-  }
-
-  // Rows whose length divides 128 bytes lie in the same banks of shared memory: if the threads of half the rows begin
-  // with their second groups, reads do not collide. Halves then turn by the negative angle.
-  __device__ void Swap() {
-    const uint32_t first = at[0];
-    at[0] = at[1], at[1] = first;
-    swapped = true;
+    const uint32_t turning = rows.rotary_dims / 16;  // threads whose two groups are one rotation
+    turns[0] = turns[1] = place.lane < turning;
+    if (turning == place.lanes) return;
+    // Partial: the other threads copy what is left, two groups each.
+    at[0] = place.lane < turning ? place.lane : 2 * place.lane;
+    at[1] = place.lane < turning ? place.lane + turning : at[0] + 1;
   }
 };
 
@@ -225,10 +210,6 @@ struct ThreadRope {
     const RopeRows& rows = plan.ropes[rope];
     if (groups.halves) {
       LoadTable(rows, place.position, 8 * place.lane, 8 * place.lane + 4);
-      if (groups.swapped) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) s[i] = -s[i];
-      }
     } else {
       LoadTable(rows, place.position, 4 * groups.at[0], 4 * (groups.turns[1] ? groups.at[1] : groups.at[0]));
     }
