@@ -37,8 +37,8 @@ class Memory(unittest.TestCase):
         return done.stdout.decode()
 
     def ask(self, *more, data="memory"):
-        return json.loads(self.run_("ask", "--question", QUESTION, "--top-k", "20", "--tail", "3", "--max-tokens", "8",
-                                    "--json", *more, data=data))
+        return json.loads(self.run_("ask", "--question", QUESTION, "--top-k", "20", "--max-tokens", "8", "--json", *more,
+                                    data=data))
 
     def copy(self, name):
         shutil.copytree(self.folder / "memory", self.folder / name)
@@ -96,7 +96,8 @@ class Memory(unittest.TestCase):
         self.assertEqual(len(whys), 2)
         self.assertIn(" 0 kept", whys[0])
         self.assertNotIn(" 0 kept", whys[1])  # the second turn goes on behind the first one
-        self.assertIn("Biscuit", self.run_("recall", "parrot", "--top-k", "1", data=data))
+        self.assertIn("Biscuit", self.run_("recall", "parrot called Biscuit", "--top-k", "2", data=data))
+        self.assertIn("where does she live", self.run_("recall", "where does she live", data=data))  # --remember
 
     def test_kill_while_encoding(self):
         data = self.copy("killed")

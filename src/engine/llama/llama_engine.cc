@@ -259,8 +259,9 @@ Result<std::unique_ptr<GenerateStream>> LlamaEngine::Submit(GenerateRequest requ
   auto state = std::make_shared<StreamState>();
   auto shared = std::make_shared<GenerateRequest>(std::move(request));
   TRY(Enqueue([this, state, shared]() mutable {
-    Generate(*shared, *state);
+    Ending ending = Generate(*shared, *state);
     shared.reset();  // the records are let go before the stream can see the end
+    state->Finish(ending.reason, std::move(ending.status));
   }));
   return std::make_unique<Stream>(std::move(state));
 }
@@ -318,18 +319,18 @@ uint32_t LlamaEngine::Continue(const GenerateRequest& request, Held held) {
   return static_cast<uint32_t>(same);
 }
 
-void LlamaEngine::Generate(const GenerateRequest& request, StreamState& stream) {
-  const auto stop = [&](Status status) {
-    const bool cancelled = stream.cancelled || (!status && status.error().code == ErrorCode::kCancelled);
-    stream.Finish(cancelled ? FinishReason::kCancelled : FinishReason::kError,
-                  cancelled ? Status() : std::move(status));
+LlamaEngine::Ending LlamaEngine::Generate(const GenerateRequest& request, StreamState& stream) {
+  const auto stop = [&](Status status) -> Ending {
+    if (stream.cancelled || (!status && status.error().code == ErrorCode::kCancelled))
+      return {FinishReason::kCancelled, {}};
+    return {FinishReason::kError, std::move(status)};
   };
   if (stream.cancelled) return stop({});
   if (Status filled = FillPrompt(request, stream); !filled) return stop(std::move(filled));
   Held held{request.conversation, request.plan.prompt_tokens, IdsOf(request.records), {}};
-  const auto finish = [&](FinishReason reason) {
+  const auto finish = [&](FinishReason reason) -> Ending {
     if (held.conversation != Hash128{}) held_ = std::move(held);
-    stream.Finish(reason, {});
+    return {reason, {}};
   };
   for (uint32_t made = 0;; ++made) {
     const TokenId token = session_->Argmax();

@@ -49,7 +49,11 @@ class LlamaEngine final : public Engine {
 
   // On the engine's thread.
   void Work();
-  void Generate(const GenerateRequest& request, StreamState& stream);
+  struct Ending {
+    FinishReason reason = FinishReason::kError;
+    Status status;
+  };
+  Ending Generate(const GenerateRequest& request, StreamState& stream);
   Status FillPrompt(const GenerateRequest& request, StreamState& stream);
   Result<CaptureResult> RunCapture(const CaptureRequest& request);
   Status RunWipe();
