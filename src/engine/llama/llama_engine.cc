@@ -378,7 +378,11 @@ std::future<Result<CaptureResult>> LlamaEngine::Capture(CaptureRequest request) 
   Status accepted = CheckCapture(request);
   if (accepted) {
     auto shared = std::make_shared<CaptureRequest>(std::move(request));
-    accepted = Enqueue([this, promise, shared] { promise->set_value(RunCapture(*shared)); });
+    accepted = Enqueue([this, promise, shared]() mutable {
+      Result<CaptureResult> result = RunCapture(*shared);
+      shared.reset();  // likewise
+      promise->set_value(std::move(result));
+    });
   }
   if (!accepted) promise->set_value(tl::unexpected<Error>(std::move(accepted).error()));
   return future;
