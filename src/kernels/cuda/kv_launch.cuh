@@ -38,7 +38,8 @@ inline PairChunks ChooseChunks(uint64_t token_blocks, uint32_t pairs, uint32_t m
   const auto one_wave = static_cast<uint32_t>((pairs + blocks_of_one - 1) / blocks_of_one);
   if (one_wave <= kOneWave) return {one_wave, pairs / one_wave, one_wave};
   const auto late = static_cast<uint32_t>(std::min<uint64_t>(pairs / 2, slots * kLatePairs / token_blocks));
-  return {kFirst, (pairs - late) / kFirst, kLast};
+  const uint32_t first = std::min(kFirst, pairs - late);  // models with few heads and layers: one large chunk
+  return {first, (pairs - late) / first, kLast};
 }
 
 template <class Launch, int kEncoding>
