@@ -14,12 +14,6 @@ void AddPath(CLI::App& command, const std::string& name, std::filesystem::path& 
   command.add_option(name, path, help)->default_str(fallback.shown);
 }
 
-// A default that this environment does not have is an error only where it is needed.
-void CheckPath(const char* name, const std::filesystem::path& path) {
-  if (!path.empty()) return;
-  throw CLI::ValidationError(name, "there is no path: give one, or set HOME (it decides where the default is)");
-}
-
 }  // namespace
 
 void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
@@ -36,11 +30,16 @@ void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
   AddNumber(command, "--context", flags.context_tokens, 0, limits::kContextTokensMax,
             "Context in tokens; 0: 8192, or what the model was trained for if that is less")
       ->capture_default_str();
-  command.parse_complete_callback([&flags] {
-    CheckPath("--model", flags.model);
-    CheckPath("--embed-model", flags.embed_model);
-    CheckPath("--cache-dir", flags.cache_folder);
-  });
+}
+
+Status CheckEngineFlags(const EngineFlags& flags) {
+  const char* missing = nullptr;
+  if (flags.cache_folder.empty()) missing = "--cache-dir";
+  if (flags.embed_model.empty()) missing = "--embed-model";
+  if (flags.model.empty()) missing = "--model";
+  if (missing == nullptr) return {};
+  return Fail(ErrorCode::kInvalidArgument,
+              std::string(missing) + " has no path, and no default where HOME is not set: give one, or set HOME");
 }
 
 }  // namespace inferscale

@@ -7,8 +7,10 @@
 
 namespace inferscale {
 
-// Adds --model, --embed-model, --cache-dir, --threads, --context with their defaults, and checks after parsing that
-// each path has a value (HOME may be unset). flags must outlive parsing.
+// Adds --model, --embed-model, --cache-dir, --threads, --context with their defaults. flags must outlive parsing.
 void AddEngineFlags(CLI::App& command, EngineFlags& flags);
+
+// After parsing: each path has a value; without HOME there may be no default. kInvalidArgument.
+Status CheckEngineFlags(const EngineFlags& flags);
 
 }  // namespace inferscale

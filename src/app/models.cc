@@ -25,6 +25,7 @@ tl::unexpected<Error> ModelError(Error error, const std::filesystem::path& path,
 }  // namespace
 
 Result<std::unique_ptr<Engine>> LoadEngine(const EngineFlags& flags, const LoadModelOptions& options) {
+  TRY(CheckEngineFlags(flags));
   LlamaEngineOptions engine;
   engine.model_path = flags.model;
   engine.threads = flags.threads;
@@ -33,7 +34,9 @@ Result<std::unique_ptr<Engine>> LoadEngine(const EngineFlags& flags, const LoadM
   if (options.kept_verdict) engine.cache_folder = flags.cache_folder;
   if (!options.quiet)
     engine.on_self_test = [] {
-      PrintNote("checking that injection is right for this model, threads and context (a few seconds, only once)");
+      PrintNote(
+          "checking that injection is right for this model, threads and context (takes a few seconds; the result is "
+          "kept)");
     };
   Result<std::unique_ptr<LlamaEngine>> loaded = LlamaEngine::Load(engine);
   if (!loaded) return ModelError(std::move(loaded).error(), flags.model, "--model");
@@ -47,6 +50,7 @@ Result<std::unique_ptr<Embedder>> LoadEmbedder(const EngineFlags& flags) {
 }
 
 Status CheckModelFiles(const EngineFlags& flags) {
+  TRY(CheckEngineFlags(flags));
   if (Status checked = CheckGgufFile(flags.model); !checked)
     return ModelError(std::move(checked).error(), flags.model, "--model");
   if (Status checked = CheckGgufFile(flags.embed_model); !checked)

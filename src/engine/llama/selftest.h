@@ -1,5 +1,5 @@
-// The start-up proof that injection is right for this model on this machine (docs/architecture.md): a text's own KV, injected at
-// shifted positions, must continue as a plain prefill does; without rotation it must not.
+// The start-up proof that injection is right for this model on this machine (docs/architecture.md): a text's own KV,
+// injected at shifted positions, must continue as a plain prefill does; without rotation it must not.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,8 @@ namespace inferscale {
 // The report says whether it passed; an Error means the engine broke down.
 Result<SelfTestReport> RunSelfTest(LlamaSession& session, const Tokenizer& tokenizer);
 
-// A passed or failed report kept from an earlier start under the same identity (model, llama.cpp build, threads, context).
+// A passed or failed report kept from an earlier start under the same identity: model, llama.cpp build, threads,
+// context.
 std::optional<SelfTestReport> LoadSelfTest(const std::filesystem::path& folder, const Hash128& identity);
 void SaveSelfTest(const std::filesystem::path& folder, const Hash128& identity, const SelfTestReport& report);
 
