@@ -37,8 +37,8 @@ class Memory(unittest.TestCase):
         return done.stdout.decode()
 
     def ask(self, *more, data="memory"):
-        return json.loads(self.run_("ask", "--question", QUESTION, "--top-k", "20", "--max-tokens", "8", "--json", *more,
-                                    data=data))
+        return json.loads(self.run_("ask", "--question", QUESTION, "--top-k", "20", "--max-tokens", "8", "--json",
+                                    *more, data=data))
 
     def copy(self, name):
         shutil.copytree(self.folder / "memory", self.folder / name)

@@ -138,8 +138,8 @@ Status RunAsk(const AskFlags& flags) {
 }
 
 constexpr const char* kAskFooter =
-    R"(Facts come from a file (--facts) or from a memory (--data-dir, --namespace), which `inferscale import` and `inferscale
-remember` fill and `inferscale encode` computes; what is not encoded there is text.
+    R"(Facts come from a file (--facts) or from a memory (--data-dir, --namespace): `inferscale import` and `inferscale
+remember` fill it, `inferscale encode` computes its KV; what is not encoded there is text.
 
 Facts file, one JSON object a line:
   {"text": "Nora adopted a grey cat", "date": "2023-05-08", "id": "f1", "turn": "t7"}
@@ -157,8 +157,8 @@ Examples:
   inferscale ask --facts facts.jsonl --question "…" --mode compare --repeat 5 --json
   inferscale ask --namespace user:alex --question "Which pets are there?"
 
-With --facts, the first call encodes the facts and keeps their KV in --cache-dir; later calls reuse it. With another --model,
---threads, --context or --cache-dir the first call also tests once, for a few seconds, that injection is right there.
+With --facts, the first call encodes the facts and keeps their KV in --cache-dir; later calls reuse it. With another
+--model, --threads, --context or --cache-dir the first call also tests once, for a few seconds, that injection is right.
 
 JSON: question, model, mode, answer, facts_used, prompt_tokens, injected_tokens, computed_tokens, retrieve_ms (embedding
 the question and searching), load_ms (records from the cache), compose_ms (rotation), inject_ms (into the engine's

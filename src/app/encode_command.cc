@@ -71,8 +71,8 @@ Result<int> RunEncode(const EncodeFlags& flags) {
 }
 
 constexpr const char* kEncodeFooter =
-    R"(Facts are found, and used as text, from the moment they are remembered. Encoding computes their attention KV once, so
-that answers inject it instead of computing the text. Interrupt it whenever you like: what is done is kept.
+    R"(Facts are found, and used as text, from the moment they are remembered. Encoding computes their KV once,
+so that answers inject it instead of computing the text. Interrupt it whenever you like: what is done is kept.
 
 --all also computes anew what has KV, for instance with another --encode-window. Each number is 1 to 200:
   anchored:C  runs of C facts in order, each run behind the C facts before it; computed in one pass

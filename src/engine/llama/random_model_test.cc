@@ -1,6 +1,7 @@
 // The random models themselves: llama.cpp loads them, and their logits react to what later tests change.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 #include <llama.h>
 
 #include <cmath>
@@ -18,10 +19,16 @@ namespace {
 
 using Logits = std::vector<std::vector<float>>;  // [tokens][vocabulary]
 
+// Of this process: tests run in processes of their own, at the same time, and write models of the same name.
 std::filesystem::path Folder() {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "random_model_test";
-  std::filesystem::create_directories(folder);
-  return folder;
+  struct Own {
+    std::filesystem::path path =
+        std::filesystem::path(testing::TempDir()) / ("random_model_test." + std::to_string(getpid()));
+    Own() { std::filesystem::create_directories(path); }
+    ~Own() { std::filesystem::remove_all(path); }
+  };
+  static const Own own;
+  return own.path;
 }
 
 std::string FileBytes(const std::filesystem::path& path) {
