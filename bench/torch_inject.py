@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The work of cuda_inject_bench's first rows in PyTorch, as an engine's plug-in would write it: facts of 30 tokens,
-bf16, gathered, rotated (NeoX, f32 tables) and scattered into a paged cache, all layers in one tensor (vLLM has one tensor per
-layer, which makes it slower). Rotates through 1 GB of sources and targets.
+bf16, gathered, rotated (NeoX, f32 tables) and scattered into a paged cache, all layers in one tensor (vLLM has one
+tensor per layer, which makes it slower). Rotates through 1 GB of sources and targets.
 
   torch_inject.py            prints tokens, microseconds eager and compiled, and a copy of the same bytes
 """

@@ -241,8 +241,8 @@ Result<int> RunChat(const ChatFlags& flags) {
 
 constexpr const char* kChatFooter =
     R"(Each message is answered from the facts of the namespace. Their places stay fixed for the conversation, so that
-only what is new is computed; facts that become relevant later stand in front of the message that they matter for. While you
-read and write, what is due is encoded.
+only what is new is computed; facts that become relevant later stand in front of the message that they matter for.
+While you read and write, what is due is encoded.
 
 )";
 
