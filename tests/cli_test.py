@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAM = sys.argv.pop(1)
@@ -95,11 +96,22 @@ class Ask(unittest.TestCase):
 
     def test_wrong_models(self):
         missing = self.folder / "missing.gguf"
-        self.fails(self.facts(), "--model", str(missing), code=2, says=["missing.gguf"])
+        for flag in ("--model", "--embed-model"):
+            self.fails(self.facts(), flag, str(missing), code=5,
+                       says=["missing.gguf", "make setup", flag, "INFERSCALE_MODEL_DIR"])
+            self.fails(self.facts(), flag, str(self.folder), code=5, says=["not a file"])
         source = MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf"
         short = self.folder / "short.gguf"
         short.write_bytes(source.read_bytes()[:5_000_000])
-        self.fails(self.facts(), "--model", str(short), code=4, says=["short.gguf"])
+        self.fails(self.facts(), "--model", str(short), code=5, says=["short.gguf"])
+        junk = self.folder / "junk.gguf"
+        for content in (b"", b"GGUF", b"<html>", b"GGUF" + b"\xff" * 4096, os.urandom(4096)):
+            junk.write_bytes(content)
+            self.fails(self.facts(), "--model", str(junk), code=5, says=["junk.gguf"])
+        loop = self.folder / "loop.gguf"
+        loop.symlink_to(loop)
+        _, error = self.ask(self.facts(), "--model", str(loop), code=3)
+        self.assertIn("loop.gguf", error)
         embedder = MODELS / "all-MiniLM-L6-v2.f16.gguf"
         self.fails(self.facts(), "--model", str(embedder), code=5, says=["does not generate text"])
 
@@ -127,7 +139,10 @@ class Ask(unittest.TestCase):
 
     def test_question_too_long(self):
         self.fails(self.facts(), question="why " * 3000, code=2, says=["context"])
-        self.fails(self.facts(), question="", code=2, says=["empty"])
+        self.fails(self.facts(), question="x" * 100_000, code=2, says=["context"])
+        for empty in ("", " \t\n"):
+            self.fails(self.facts(), question=empty, code=2, says=["empty"])
+        self.fails(self.facts(), question=b"\xff", code=2, says=["UTF-8"])
 
     def test_too_many_facts_drop_the_worst(self):
         many = [{"text": f"Person {i} bought {i} green lamps and a chair for the hall", "id": f"p{i}"}
@@ -154,6 +169,134 @@ class Ask(unittest.TestCase):
         self.assertEqual(answer["facts_used"], 2)
         self.fails(facts, "--encode-window", "turns:2", code=2, says=["--turns"])
         self.fails(facts, "--encode-window", "sideways", code=2, says=["anchored"])
+        self.fails(facts, "--turns", str(turns), code=2, says=["--turns", "anchored:20"])
+        facts = self.facts([FACTS[0], dict(FACTS[1], turn="t9")])
+        self.fails(facts, "--encode-window", "turns:2", "--turns", str(turns), "--model", "/nowhere.gguf", code=2,
+                   says=["facts.jsonl: line 2", '"t9"', "turns.jsonl"])  # before any model is looked at
+
+    def test_nothing_can_be_injected(self):
+        small = ["--context", "1000"]  # too small for the self-test
+        answer, log = self.ask(self.facts(), *small, "--quiet", "--json")
+        self.assertIn("warning", log)
+        self.assertEqual((answer["mode"], answer["injected_tokens"]), ("text", 0))
+        self.assertIn("1000 tokens", answer["text_mode_reason"])
+        both, _ = self.ask(self.facts(), *small, "--mode", "compare", "--floor", "--json")
+        self.assertNotIn("kv", both)
+        self.assertIsNone(both["ttft_ratio"])
+        self.assertIn("1000 tokens", both["text_mode_reason"])
+        self.assertEqual(both["text"]["answer"], answer["answer"])
+        shown, _ = self.ask(self.facts(), *small, "--mode", "compare")
+        self.assertIn("no ratio", shown)
+
+    def test_quiet_is_quiet(self):
+        facts = self.facts([{"text": "Nora has a cat"}] * 2)
+        answer, log = self.ask(facts, "--mode", "text", "--quiet")
+        self.assertEqual(log, "")
+        self.assertTrue(answer)
+        _, log = self.ask(facts, "--mode", "text")
+        self.assertIn("note: ", log)
+        self.assertIn("1 fact was left out", log)
+
+    def test_numbers_and_useless_flags(self):
+        facts = self.facts()
+        for flags in (["--top-k", "0"], ["--top-k", "10001"], ["--threads", "513"], ["--threads", "-1"],
+                      ["--threads", "two"], ["--repeat", "0"], ["--tail", "-1"], ["--mode", "both"]):
+            self.fails(facts, *flags, code=2, says=[flags[0]])
+        self.fails(facts, "--floor", code=2, says=["--mode compare"])
+
+    def test_a_folder_and_a_binary_are_no_facts(self):
+        self.fails(self.folder, code=2, says=["folder"])
+        self.fails(self.facts(raw=pathlib.Path(PROGRAM).read_bytes()[:100_000]), code=2, says=["line 1"])
+        loop = self.folder / "loop"
+        loop.symlink_to(loop)
+        self.fails(loop, code=3, says=["loop"])
+
+    def test_lost_output_is_an_error(self):
+        command = [PROGRAM, "ask", "--facts", str(self.facts()), "--question", QUESTION, "--mode", "text",
+                   "--cache-dir", str(self.cache), "--context", "2048", "--max-tokens", "1", "--json"]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=600)
+        self.assertEqual(done.returncode, 3)
+        self.assertIn(b"No space left", done.stderr)
+        done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, timeout=600)
+        self.assertEqual(done.returncode, 3)  # and no file of ours took the closed stream's number
+
+    def test_killed_while_encoding_goes_on(self):
+        facts = self.facts()
+        cache = self.folder / "killed"
+        shutil.copytree(self.cache, cache)
+        command = [PROGRAM, "ask", "--facts", str(facts), "--question", QUESTION, "--cache-dir", str(cache),
+                   "--context", "2048", "--max-tokens", "8", "--encode-window", "none", "--tail", "0"]
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not list(cache.rglob("*.kv")) and running.poll() is None:
+            time.sleep(0.01)
+        running.kill()
+        running.wait()
+        answer, _ = self.ask(facts, "--encode-window", "none", "--tail", "0", "--json", cache=cache)
+        clean, _ = self.ask(facts, "--encode-window", "none", "--tail", "0", "--json")
+        self.assertEqual(answer["injected_tokens"], clean["injected_tokens"])
+        self.assertEqual(answer["answer"], clean["answer"])
+
+    def test_two_processes_share_a_cache(self):
+        command = [PROGRAM, "ask", "--facts", str(self.facts()), "--question", QUESTION, "--cache-dir",
+                   str(self.cache), "--context", "2048", "--max-tokens", "4", "--tail", "0", "--json"]
+        both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+        answers = []
+        for process in both:
+            out, error = process.communicate(timeout=600)
+            self.assertEqual(process.returncode, 0, error)
+            self.assertNotIn(b"warning", error)
+            answers.append(json.loads(out)["answer"])
+        self.assertEqual(*answers)
+
+    def test_an_unusable_template_leaves_the_output_clean(self):
+        data = (MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf").read_bytes()
+        self.assertEqual(data.count(b"{% for message in messages %}"), 1)
+        model = self.folder / "m\udcff.gguf"  # and a name that is not UTF-8
+        model.write_bytes(data.replace(b"{% for message in messages %}", b"{% fog message in messages %}"))
+        answer, log = self.ask(self.facts(), "--model", str(model), "--mode", "text", "--json")
+        self.assertTrue(answer["answer"])
+        self.assertIn("chat template", log)
+
+
+class Rest(unittest.TestCase):
+    def run_program(self, *arguments, **environment):
+        env = {name: value for name, value in os.environ.items() if environment.get(name, "") is not None}
+        env.update({name: value for name, value in environment.items() if value is not None})
+        return subprocess.run([PROGRAM, *arguments], capture_output=True, timeout=600, env=env, text=True)
+
+    def test_doctor(self):
+        done = self.run_program("doctor", "--json", "--cache-dir", str(KEPT), "--context", "2048")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["mode"], "kv")
+        self.assertGreaterEqual(report["self_test"]["worst_cosine"], report["self_test"]["cosine_bound"])
+        self.assertNotIn("note", done.stderr)  # the verdict was kept
+        done = self.run_program("doctor", "--json", "--cache-dir", str(KEPT), "--context", "1000", "--threads", "1")
+        report = json.loads(done.stdout)
+        self.assertEqual((report["mode"], report["threads"]), ("text", 1))
+        self.assertIn("1000", report["reason"])
+
+    def test_no_model(self):
+        done = self.run_program("doctor", INFERSCALE_MODEL_DIR="/nowhere")
+        self.assertEqual(done.returncode, 5)
+        for word in ("make setup", "--model", "INFERSCALE_MODEL_DIR", "/nowhere"):
+            self.assertIn(word, done.stderr)
+
+    def test_no_home(self):
+        unset = dict.fromkeys(("HOME", "INFERSCALE_CACHE", "XDG_CACHE_HOME", "INFERSCALE_MODEL_DIR"))
+        done = self.run_program("doctor", **unset)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("HOME", done.stderr)
+        self.assertEqual(self.run_program("doctor", "--help", **unset).returncode, 0)
+
+    def test_help(self):
+        for command in ("ask", "demo", "doctor"):
+            done = self.run_program(command, "--help", HOME="/somebody/at/home", INFERSCALE_CACHE=None)
+            self.assertNotIn("/somebody/at/home", done.stdout)
+            for word in ("INT", "UINT", " in ["):
+                self.assertNotIn(word, done.stdout)
+        self.assertIn("130", done.stdout)
 
 
 if __name__ == "__main__":

@@ -62,22 +62,18 @@ int FinishOutput(int status) {
 }
 
 ProgressBar::ProgressBar(std::string label, std::string unit)
-    : label_(std::move(label)),
-      unit_(std::move(unit)),
-      terminal_(::isatty(STDERR_FILENO) != 0),
-      start_(std::chrono::steady_clock::now()),
-      last_(start_ - std::chrono::hours(1)) {}
+    : label_(std::move(label)), unit_(std::move(unit)), terminal_(::isatty(STDERR_FILENO) != 0) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_ && terminal_) fmt::print(stderr, "\n");
 }
 
-void ProgressBar::Update(size_t done, size_t total) {
+void ProgressBar::Update(size_t done, size_t total, std::chrono::steady_clock::time_point now) {
   constexpr int kWidth = 30;
-  const auto now = std::chrono::steady_clock::now();
   if (!drawn_) {
     start_ = now;
     first_ = done;
+    last_ = now - std::chrono::hours(1);
   }
   const double since = std::chrono::duration<double>(now - last_).count();
   // A terminal is redrawn ten times a second at most; a log gets a line every five seconds and the last one.

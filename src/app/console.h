@@ -31,14 +31,15 @@ class ProgressBar {
  public:
   ProgressBar(std::string label, std::string unit);
   ~ProgressBar();  // ends the line
-  void Update(size_t done, size_t total);
+  void Update(size_t done, size_t total) { Update(done, total, std::chrono::steady_clock::now()); }
+  void Update(size_t done, size_t total, std::chrono::steady_clock::time_point now);
 
  private:
   std::string label_, unit_;
   bool terminal_;
   bool drawn_ = false;
   size_t first_ = 0;  // done at the first update: the rate counts from there
-  std::chrono::steady_clock::time_point start_, last_;
+  std::chrono::steady_clock::time_point start_, last_;  // set by the first update
 };
 
 }  // namespace inferscale

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/console.h"
@@ -58,9 +59,9 @@ nlohmann::ordered_json RowToJson(const FactRow& fact, std::string_view kv) {
   return json;
 }
 
-void PrintRow(const FactRow& fact, std::string_view kv) {
-  PrintOut(fmt::format("{:<36}  {:<10}  {:<7}  {}{}\n", ForTerminal(fact.id), fact.date ? fact.date->Iso() : "-", kv,
-                       ForTerminal(fact.text), fact.superseded_by.empty() ? "" : "  [superseded]"));
+void PrintRow(const FactRow& fact, size_t width, std::string_view kv) {
+  PrintOut(fmt::format("{:<{}}  {:<10}  {:<7}  {}{}\n", ForTerminal(fact.id), width, fact.date ? fact.date->Iso() : "-",
+                       kv, ForTerminal(fact.text), fact.superseded_by.empty() ? "" : "  [superseded]"));
 }
 
 Result<int> RunList(const ListFlags& flags) {
@@ -74,12 +75,14 @@ Result<int> RunList(const ListFlags& flags) {
   if (ns) {
     TRY_ASSIGN(const std::vector<FactRow> rows, Collect(catalog, ns->id, flags, more));
     TRY_ASSIGN(const KvStates states, KvStates::Read(catalog, ns->id));
+    size_t width = 0;
+    for (const FactRow& row : rows) width = std::max(width, row.id.size());
     for (const FactRow& row : rows) {
       TRY_ASSIGN(const std::string_view kv, states.Of(catalog, row));
       if (flags.memory.json)
         json.push_back(RowToJson(row, kv));
       else
-        PrintRow(row, kv);
+        PrintRow(row, width, kv);
       last = row.seq;
     }
   }
@@ -108,6 +111,9 @@ nlohmann::ordered_json OrNull(const std::optional<std::string>& text) {
   return text ? nlohmann::ordered_json(*text) : nlohmann::ordered_json();
 }
 
+// Behind the event, where there are any.
+std::string Words(const std::optional<std::string>& text) { return text ? "  " + ForTerminal(*text) : ""; }
+
 Result<int> RunHistory(const HistoryFlags& flags) {
   TRY(CheckGivenId(flags.id, "id"));
   TRY_ASSIGN(const OpenedMemory opened, OpenMemory(flags.memory, "history", MemoryUse::kLook));
@@ -125,8 +131,7 @@ Result<int> RunHistory(const HistoryFlags& flags) {
                       {"old_text", OrNull(entry.old_text)},
                       {"new_text", OrNull(entry.new_text)}});
     else
-      PrintOut(
-          fmt::format("{:<27}  {:<9}  {}\n", at, EventName(entry.event), ForTerminal(entry.new_text.value_or(""))));
+      PrintOut(fmt::format("{:<27}  {}{}\n", at, EventName(entry.event), Words(entry.new_text)));
   }
   if (flags.memory.json) PrintJson(json);
   return 0;

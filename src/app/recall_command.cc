@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/console.h"
@@ -42,11 +43,13 @@ Result<int> RunRecall(const RecallFlags& flags) {
     return 0;
   }
   if (hits.empty()) return 0;
-  PrintOut("rank  score  cosine  keyword  date        id                                    text\n");
+  size_t width = 2;
+  for (const RecallHit& hit : hits) width = std::max(width, hit.fact.id.size());
+  PrintOut(fmt::format("rank  score  cosine  keyword  date        {:<{}}  text\n", "id", width));
   for (size_t i = 0; i < hits.size(); ++i) {
     const RecallHit& hit = hits[i];
-    PrintOut(fmt::format("{:>4}  {:.3f}  {:>6.3f}  {:>7.2f}  {:<10}  {:<36}  {}{}\n", i + 1, hit.score, hit.cosine,
-                         hit.keyword, hit.fact.date ? hit.fact.date->Iso() : "-", ForTerminal(hit.fact.id),
+    PrintOut(fmt::format("{:>4}  {:.3f}  {:>6.3f}  {:>7.2f}  {:<10}  {:<{}}  {}{}\n", i + 1, hit.score, hit.cosine,
+                         hit.keyword, hit.fact.date ? hit.fact.date->Iso() : "-", ForTerminal(hit.fact.id), width,
                          ForTerminal(hit.fact.text), hit.fact.superseded_by.empty() ? "" : "  [superseded]"));
   }
   return 0;
@@ -64,8 +67,9 @@ constexpr const char* kFooter = R"(Examples:
   inferscale recall "cat" --top-k 3 --json
   inferscale recall "cat" --filter '{"topic": {"in": ["pets", "home"]}, "date": {"gte": "2023-01-01"}}'
 
-score (0 to 1) fuses cosine (meaning) and keyword (BM25, 0: no common word). Filters apply before the best are chosen;
-docs/filters.md has their grammar. Expired and superseded facts are not found.)";
+score (0 to 1) fuses cosine (meaning) and keyword (BM25; near 0 for words that most facts
+have). Filters apply before the best are chosen; docs/filters.md has their grammar. Expired and superseded facts are not
+found.)";
 
 }  // namespace
 

@@ -43,6 +43,11 @@ Result<FactInput> FromFlags(const RememberFlags& flags) {
   return fact;
 }
 
+bool DescribesFact(const RememberFlags& flags) {
+  return !flags.supersedes.empty() || flags.scope != FactScope() ||
+         !(flags.date + flags.id + flags.metadata + flags.expires + flags.key + flags.turn).empty();
+}
+
 Result<std::vector<FactInput>> FromFile(const RememberFlags& flags) {
   TRY_ASSIGN(const std::string content, ReadInput(flags.facts_path));
   const std::string name = InputName(flags.facts_path);
@@ -65,12 +70,16 @@ Result<std::vector<FactInput>> FromFile(const RememberFlags& flags) {
 }
 
 Result<std::vector<FactInput>> Gather(const RememberFlags& flags) {
-  if (!flags.facts_path.empty()) return FromFile(flags);
+  TRY_ASSIGN(const FactInput fact, FromFlags(flags));
+  if (!flags.facts_path.empty()) {
+    if (!flags.texts.empty() || DescribesFact(flags))
+      return Fail(ErrorCode::kInvalidArgument, "--facts stands alone: what describes a fact is in its lines");
+    return FromFile(flags);
+  }
   if (flags.texts.empty()) return Fail(ErrorCode::kInvalidArgument, "there is no text: give one, or --facts F.jsonl");
   const bool one = flags.texts.size() == 1;
   if (!one && (!flags.id.empty() || !flags.key.empty()))
     return Fail(ErrorCode::kInvalidArgument, "--id and --key are of one fact: give one text, in quotes");
-  TRY_ASSIGN(const FactInput fact, FromFlags(flags));
   std::vector<FactInput> facts(flags.texts.size(), fact);
   for (size_t i = 0; i < facts.size(); ++i) {
     facts[i].text = flags.texts[i];
@@ -130,10 +139,9 @@ the id (exit status 2). Lines of --facts are those of `inferscale import`.)";
 void AddRememberCommand(CLI::App& app, int* status) {
   auto flags = std::make_shared<RememberFlags>();
   CLI::App* remember = app.add_subcommand("remember", "Store facts");
-  CLI::Option* facts =
-      remember->add_option("--facts", flags->facts_path, "Facts, JSON Lines, instead of texts")->type_name("F.jsonl");
+  remember->add_option("--facts", flags->facts_path, "Facts, JSON Lines, instead of texts")->type_name("F.jsonl");
   const auto add = [&](const std::string& name, auto& value, const std::string& help, const char* type) {
-    return remember->add_option(name, value, help)->type_name(type)->excludes(facts);
+    return remember->add_option(name, value, help)->type_name(type);
   };
   add("TEXT", flags->texts, "What to remember", "");
   add("--date", flags->date, "Day of the event", "YYYY-MM-DD");
