@@ -137,13 +137,19 @@ class KvArenaTest : public ::testing::Test {
     return std::all_of(memory_->base(), memory_->base() + memory_->size(), [](uint8_t byte) { return byte == 0; });
   }
 
+  // A record that is there as long as the arena may copy it.
+  HostRecord& Host(uint64_t number, uint64_t version, uint64_t bytes) {
+    return host_.emplace_back(number, version, bytes);
+  }
+
+  std::deque<HostRecord> host_;
   SlowMemory* memory_ = nullptr;
   std::unique_ptr<KvArena> arena_;
 };
 
 TEST_F(KvArenaTest, LoadsOnceAndKeeps) {
   Make(8);
-  const HostRecord a(1, 1, kFull), b(2, 1, 3 * kSlab - kStampBytes);
+  const HostRecord &a = Host(1, 1, kFull), &b = Host(2, 1, 3 * kSlab - kStampBytes);
   const uint8_t* place = nullptr;
   {
     const ArenaLease lease = Acquire({&a, &b, &a});
@@ -166,19 +172,19 @@ TEST_F(KvArenaTest, LoadsOnceAndKeeps) {
 
 TEST_F(KvArenaTest, TheLeastRecentlyUsedLeaves) {
   Make(4);
-  std::vector<HostRecord> records;
-  for (uint64_t i = 0; i < 5; ++i) records.emplace_back(i + 1, 1, kFull);
-  for (int i = 0; i < 4; ++i) Acquire({&records[i]});
-  Acquire({&records[0]});
-  Acquire({&records[4]});
+  for (uint64_t i = 0; i < 5; ++i) Host(i + 1, 1, kFull);
+  for (int i = 0; i < 4; ++i) Acquire({&host_[i]});
+  Acquire({&host_[0]});
+  Acquire({&host_[4]});
   EXPECT_EQ(arena_->stats().evicted, 1u);
-  for (const int there : {0, 2, 3, 4}) EXPECT_TRUE(Has(records[there])) << there;
-  EXPECT_FALSE(Has(records[1]));
+  for (const int there : {0, 2, 3, 4}) EXPECT_TRUE(Has(host_[there])) << there;
+  EXPECT_FALSE(Has(host_[1]));
 }
 
 TEST_F(KvArenaTest, PinnedRecordsStayAndTheRestIsRefused) {
   Make(3);
-  const HostRecord a(1, 1, kFull), b(2, 1, kFull), c(3, 1, kFull), wide(4, 1, 2 * kSlab - kStampBytes);
+  const HostRecord &a = Host(1, 1, kFull), &b = Host(2, 1, kFull), &c = Host(3, 1, kFull);
+  const HostRecord& wide = Host(4, 1, 2 * kSlab - kStampBytes);
   const ArenaLease first = Acquire({&a});
   Acquire({&b});
   const ArenaLease third = Acquire({&c});
@@ -192,7 +198,7 @@ TEST_F(KvArenaTest, PinnedRecordsStayAndTheRestIsRefused) {
 
 TEST_F(KvArenaTest, EvictedBytesAreOverwrittenWhenTheLastUseIsOver) {
   Make(4);
-  const HostRecord a(1, 1, kFull);
+  const HostRecord& a = Host(1, 1, kFull);
   int right = 0;
   {
     const ArenaLease lease = Acquire({&a});
@@ -211,7 +217,7 @@ TEST_F(KvArenaTest, EvictedBytesAreOverwrittenWhenTheLastUseIsOver) {
 
 TEST_F(KvArenaTest, AnotherVersionTakesThePlace) {
   Make(4);
-  const HostRecord old(1, 1, kFull), now(1, 2, kFull);
+  const HostRecord &old = Host(1, 1, kFull), &now = Host(1, 2, kFull);
   Acquire({&old});
   const ArenaLease lease = Acquire({&now});
   memory_->RunAll();
@@ -222,7 +228,7 @@ TEST_F(KvArenaTest, AnotherVersionTakesThePlace) {
 
 TEST_F(KvArenaTest, AChangedOriginIsNeverStamped) {
   Make(4);
-  HostRecord a(1, 1, kFull);
+  HostRecord& a = Host(1, 1, kFull);
   const ArenaLease lease = Acquire({&a});
   ++a.origin.generation;  // the host memory is used again before the copy begins
   memory_->RunAll();
@@ -231,7 +237,7 @@ TEST_F(KvArenaTest, AChangedOriginIsNeverStamped) {
 
 TEST_F(KvArenaTest, FailedLoadsLeaveNothing) {
   Make(4);
-  const HostRecord a(1, 1, kFull), b(2, 1, kFull);
+  const HostRecord &a = Host(1, 1, kFull), &b = Host(2, 1, kFull);
   Acquire({&a});
   memory_->fails = true;
   const ArenaRecord both[] = {a.Record(), b.Record()};
@@ -244,7 +250,7 @@ TEST_F(KvArenaTest, FailedLoadsLeaveNothing) {
 
 TEST_F(KvArenaTest, RefusesBadRecords) {
   Make(4);
-  const HostRecord a(1, 1, kFull);
+  const HostRecord& a = Host(1, 1, kFull);
   for (const auto& break_it : std::initializer_list<std::function<void(ArenaRecord&)>>{
            [](ArenaRecord& r) { r.payload = nullptr; }, [](ArenaRecord& r) { r.payload += 8; },
            [](ArenaRecord& r) { r.bytes = 0; }, [](ArenaRecord& r) { r.bytes -= 8; },
@@ -262,8 +268,9 @@ TEST_F(KvArenaTest, EveryLaunchReadsItsRecords) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
     Make(24);
-    std::vector<HostRecord> records;
-    for (uint64_t i = 0; i < 30; ++i) records.emplace_back(i + 1, 1, 16 + random() % (4 * kSlab) / 16 * 16);
+    host_.clear();
+    std::deque<HostRecord>& records = host_;
+    for (uint64_t i = 0; i < 30; ++i) Host(i + 1, 1, 16 + random() % (4 * kSlab) / 16 * 16);
     std::deque<ArenaLease> held;
     int launches = 0, right = 0;
     for (int step = 0; step < 200; ++step) {
