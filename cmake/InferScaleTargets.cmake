@@ -19,9 +19,14 @@ endif()
 
 # inferscale_layer(name [EXCLUDE file…] [DEPENDS target…]): static library inferscale_<name> of src/<name>/**/*.cc,
 # tests and cuda/ left out. CONFIGURE_DEPENDS: a new file is found without running cmake by hand.
+# FOLDER other, ONLY file…: a part of another layer's folder.
 function(inferscale_layer name)
-  cmake_parse_arguments(arg "" "" "DEPENDS;EXCLUDE" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  cmake_parse_arguments(arg "" "FOLDER" "DEPENDS;EXCLUDE;ONLY" ${ARGN})
+  if(arg_FOLDER)
+    list(TRANSFORM arg_ONLY PREPEND ${CMAKE_SOURCE_DIR}/src/${arg_FOLDER}/ OUTPUT_VARIABLE sources)
+  else()
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  endif()
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$|_test_util\\.cc$|/cuda/")
   foreach(file IN LISTS arg_EXCLUDE)
     list(REMOVE_ITEM sources ${CMAKE_SOURCE_DIR}/src/${name}/${file})
@@ -36,10 +41,20 @@ function(inferscale_layer name)
 endfunction()
 
 # inferscale_tests(name): <name>_test of src/<name>/**/*_test.cc, and <name>_slow_test (label "slow") of *_slow_test.cc.
-# *_test_util.cc goes into both.
+# *_test_util.cc goes into both. FOLDER, ONLY, EXCLUDE: as of inferscale_layer.
 function(inferscale_tests name)
-  file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test.cc)
-  file(GLOB_RECURSE utils CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*_test_util.cc)
+  cmake_parse_arguments(arg "" "FOLDER" "EXCLUDE;ONLY" ${ARGN})
+  set(folder ${name})
+  if(arg_FOLDER)
+    set(folder ${arg_FOLDER})
+    list(TRANSFORM arg_ONLY PREPEND ${CMAKE_SOURCE_DIR}/src/${folder}/ OUTPUT_VARIABLE tests)
+  else()
+    file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*_test.cc)
+  endif()
+  foreach(file IN LISTS arg_EXCLUDE)
+    list(REMOVE_ITEM tests ${CMAKE_SOURCE_DIR}/src/${folder}/${file})
+  endforeach()
+  file(GLOB_RECURSE utils CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*_test_util.cc)
   list(FILTER tests EXCLUDE REGEX "/cuda/")
   list(FILTER utils EXCLUDE REGEX "/cuda/")
   set(slow ${tests})

@@ -6,14 +6,8 @@
 BUILD_FOLDER has catalog_test built. Each mutant is one changed source, compiled and linked beside it; nothing in the
 checkout or the build folder changes. Exits with 1 when a mutant survives. Takes about 20 s a mutant.
 """
-import json
-import pathlib
-import shlex
-import subprocess
-import sys
-import tempfile
+import mutants
 
-SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src" / "catalog"
 MODEL = "SqliteModelTest.*"
 
 # name, file, what is there, what replaces it, the tests that must fail
@@ -70,54 +64,5 @@ MUTANTS = [
 ]
 
 
-def commands(build):
-    """The compile command of each source, and the link command of catalog_test."""
-    database = json.loads((build / "compile_commands.json").read_text())
-    compile_of = {}
-    for entry in database:
-        if "inferscale_catalog.dir" in entry["command"]:
-            compile_of[pathlib.Path(entry["file"]).name] = entry
-    link = subprocess.run(["ninja", "-C", build, "-t", "commands", "catalog_test"], check=True, capture_output=True,
-                          text=True).stdout.splitlines()[-1]
-    return compile_of, link.replace(": && ", "", 1).split(" && ")[0]
-
-
-def survives(build, compile_of, link, mutant, folder):
-    _, name, before, after, tests = mutant
-    text = (SOURCE / name).read_text()
-    if text.count(before) != 1:
-        raise SystemExit(f"{name} has {text.count(before)} times: {before}")
-    source, obj, exe = folder / name, folder / "mutant.o", folder / "catalog_test"
-    source.write_text(text.replace(before, after))
-    command = shlex.split(compile_of[name]["command"])
-    command[command.index("-o") + 1] = str(obj)
-    command[command.index("-c") + 1] = str(source)
-    command += ["-Wno-error", "-w"]
-    subprocess.run(command, check=True, cwd=compile_of[name]["directory"])
-    words = shlex.split(link)
-    words[words.index("-o") + 1] = str(exe)
-    # Ahead of the library, whose own object is not needed then.
-    words.insert(words.index("-o") + 2, str(obj))
-    subprocess.run(words, check=True, cwd=build)
-    run = subprocess.run([exe, f"--gtest_filter={tests}", "--gtest_brief=1"], capture_output=True, text=True)
-    return run.returncode == 0
-
-
-def main():
-    if len(sys.argv) < 2:
-        raise SystemExit(__doc__)
-    build, wanted = pathlib.Path(sys.argv[1]).resolve(), set(sys.argv[2:])
-    compile_of, link = commands(build)
-    alive = []
-    for mutant in MUTANTS:
-        if wanted and mutant[0] not in wanted:
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            lives = survives(build, compile_of, link, mutant, pathlib.Path(folder))
-        print(f"{'SURVIVES' if lives else 'found':8}  {mutant[0]}", flush=True)
-        alive += [mutant[0]] if lives else []
-    sys.exit(1 if alive else 0)
-
-
 if __name__ == "__main__":
-    main()
+    mutants.main(__doc__, "catalog_test", [(name, f"catalog/{source}", *rest) for name, source, *rest in MUTANTS])

@@ -56,6 +56,21 @@ TEST(FactFileTest, IdsFollowTextAndDateAlone) {
   EXPECT_EQ(Good("{\"text\":\"b\"}").facts[0].id, one.facts[1].id) << "the place in the file must not matter";
 }
 
+TEST(FactFileTest, ATurnThatIsNotThereIsNamedWithItsLine) {
+  const FactFile file = Good("{\"text\":\"a\"}\n\n{\"text\":\"b\",\"turn\":\"t1\"}\n{\"text\":\"c\",\"turn\":\"t2\"}");
+  ASSERT_EQ(file.lines, (std::vector<size_t>{1, 3, 4}));
+  std::vector<Turn> turns(1);
+  turns[0].id = "t2";
+  const Status checked = CheckTurns(file, "f.jsonl", turns, "t.jsonl");
+  ASSERT_FALSE(checked.has_value());
+  EXPECT_EQ(checked.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(checked.error().message.find("f.jsonl: line 3"), std::string::npos) << checked.error().message;
+  EXPECT_NE(checked.error().message.find("\"t1\""), std::string::npos) << checked.error().message;
+  turns.push_back(turns[0]);
+  turns[1].id = "t1";
+  EXPECT_TRUE(CheckTurns(file, "f.jsonl", turns, "t.jsonl").has_value());
+}
+
 TEST(FactFileTest, RepeatedFactsAreOne) {
   const FactFile file = Good(
       "{\"text\":\"a\"}\n{\"text\":\"a\",\"turn\":\"t1\"}\n{\"text\":\"a\"}\n{\"text\":\"a\",\"id\":\"x\"}\n"

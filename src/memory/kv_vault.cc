@@ -20,22 +20,16 @@ namespace {
 constexpr uint64_t kEvictShare = 16;        // of the budget, at once
 constexpr uint64_t kEntryRoom = 64 + 4095;  // an entry's header and the padding behind its record (segment.md)
 
-SegmentLocation ToStore(const KvLocation& at) { return {at.segment, at.offset, at.bytes}; }
 KvLocation ToRow(const SegmentLocation& at) { return {at.segment, at.offset, at.bytes}; }
-
-bool IsWanted(const KvRecord& record, const KvRow& row, const NamespaceInfo& ns, const KvShape& shape,
-              const WantedRecord& wanted) {
-  const RecordKey& key = record.key;
-  return key.name_space == ns.name && key.fact_id == wanted.id && key.content_version == wanted.version &&
-         std::equal(key.token_ids.begin(), key.token_ids.end(), wanted.tokens.begin(), wanted.tokens.end()) &&
-         key.model_key == row.model_key && key.window_digest == row.window_digest && record.payload.shape() == shape;
-}
 
 }  // namespace
 
 uint64_t DefaultDiskBudget(const std::filesystem::path& folder) {
   std::error_code error;
-  const std::filesystem::space_info space = std::filesystem::space(folder, error);
+  // The store makes the folder, durably; before that it is its parent's file system.
+  const bool is_there = std::filesystem::exists(folder, error);
+  const std::filesystem::space_info space =
+      std::filesystem::space(is_there ? folder : std::filesystem::absolute(folder, error).parent_path(), error);
   if (error) return limits::kRecordCacheBytes;
   // At least one segment, or nothing could ever be stored: a full disk then says so itself.
   return std::max(limits::kSegmentBytes, std::min<uint64_t>(limits::kRecordCacheBytes, space.available / 10));
@@ -43,8 +37,6 @@ uint64_t DefaultDiskBudget(const std::filesystem::path& folder) {
 
 Result<std::unique_ptr<KvVault>> KvVault::Open(const KvVaultOptions& options, Catalog& catalog) {
   std::unique_ptr<KvVault> vault(new KvVault(catalog));
-  std::error_code error;
-  std::filesystem::create_directories(options.folder, error);  // Open reports what is wrong with it
   vault->disk_bytes_ = options.disk_bytes != 0 ? options.disk_bytes : DefaultDiskBudget(options.folder);
   vault->name_space_bytes_ = options.name_space_bytes != 0 ? options.name_space_bytes : vault->disk_bytes_;
   SegmentStoreOptions store;
@@ -52,6 +44,7 @@ Result<std::unique_ptr<KvVault>> KvVault::Open(const KvVaultOptions& options, Ca
   store.budget_bytes = vault->disk_bytes_;
   store.segment_bytes = std::min<uint64_t>(limits::kSegmentBytes, std::max<uint64_t>(vault->disk_bytes_ / 8, 1u << 20));
   store.files = options.files;
+  store.io_uring = options.io_uring;
   OpenReport report;
   TRY_ASSIGN(vault->store_, SegmentStore::Open(store, &report));
   TRY_ASSIGN(vault->hot_, HotSet::Create(options.hot_bytes != 0 ? options.hot_bytes : limits::kHotBytesDefault));
@@ -65,7 +58,7 @@ Status KvVault::Reconcile(const OpenReport& report) {
   opening_.damaged_ranges = report.damaged.size() + report.lost_segments.size();
   std::unordered_map<RecordSeq, SegmentLocation> rows;
   TRY(catalog_.ScanRecords([&](const KvRow& row) {
-    rows.emplace(row.record, ToStore(row.location));
+    rows.emplace(row.record, StoreLocation(row.location));
     return true;
   }));
   std::vector<StoredRecord> orphans;
@@ -118,87 +111,10 @@ Result<std::vector<bool>> KvVault::Has(NamespaceId ns, const ModelKey& model, st
   return has;
 }
 
-// [rows] Null: not there, or damaged. read: places of those that came from the disk into the hot set.
-std::vector<RecordHandle> KvVault::ReadRows(std::span<const KvRow> rows, std::vector<RecordSeq>& damaged,
-                                            std::vector<size_t>& read) {
-  std::vector<RecordHandle> handles(rows.size());
-  const auto view = [&](size_t i, std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
-    if (auto record = ViewRecord(bytes, std::move(owner)))
-      handles[i] = std::make_shared<const KvRecord>(std::move(*record));
-    else
-      damaged.push_back(rows[i].record);
-  };
-  const auto view_pin = [&](size_t i, HotPin pin) {
-    auto owner = std::make_shared<const HotPin>(std::move(pin));
-    view(i, owner->bytes(), owner);
-  };
-  std::vector<ReadRequest> requests;
-  std::vector<std::optional<HotFill>> fills;
-  std::vector<size_t> of;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (auto pin = hot_->Find(rows[i].record)) {
-      view_pin(i, std::move(*pin));
-      continue;
-    }
-    auto fill = hot_->Reserve(rows[i].record, rows[i].content_version, rows[i].location.bytes);
-    fills.push_back(fill ? std::optional<HotFill>(std::move(*fill)) : std::nullopt);
-    requests.push_back(
-        {rows[i].record, ToStore(rows[i].location), fills.back() ? fills.back()->bytes() : std::span<std::byte>()});
-    of.push_back(i);
-  }
-  std::vector<Result<RecordBytes>> results = store_->ReadBatch(requests);
-  for (size_t r = 0; r < results.size(); ++r) {
-    if (!results[r]) {
-      if (results[r].error().code == ErrorCode::kCorrupt) damaged.push_back(rows[of[r]].record);
-      continue;
-    }
-    if (fills[r]) {
-      view_pin(of[r], fills[r]->Publish());
-      read.push_back(of[r]);
-    } else {
-      auto owner = std::make_shared<const RecordBytes>(std::move(*results[r]));
-      view(of[r], owner->bytes(), owner);
-    }
-  }
-  return handles;
-}
-
-Result<std::vector<RecordHandle>> KvVault::Load(const NamespaceInfo& ns, const ModelKey& model, const KvShape& shape,
-                                                std::span<const WantedRecord> wanted) {
-  std::vector<RecordHandle> loaded(wanted.size());
-  std::vector<size_t> of;
-  TRY_ASSIGN(const std::vector<KvRow> rows, RowsOf(ns.id, model, wanted, of));
-  std::vector<RecordSeq> damaged;
-  std::vector<size_t> read;
-  std::vector<RecordHandle> handles = ReadRows(rows, damaged, read);
-  // A record that died while it was read must not stay in memory: whoever destroyed it looked there before we put it.
-  std::unordered_set<RecordSeq> alive;
-  if (!read.empty()) {
-    std::vector<WantedRecord> again;
-    for (const size_t i : read) again.push_back(wanted[of[i]]);
-    std::vector<size_t> unused;
-    TRY_ASSIGN(const std::vector<KvRow> now, RowsOf(ns.id, model, again, unused));
-    for (const KvRow& row : now) alive.insert(row.record);
-    for (const size_t i : read)
-      if (!alive.contains(rows[i].record)) {
-        hot_->Evict(rows[i].record);
-        handles[i] = nullptr;
-      }
-  }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (handles[i] == nullptr) continue;
-    if (IsWanted(*handles[i], rows[i], ns, shape, wanted[of[i]]))
-      loaded[of[i]] = std::move(handles[i]);
-    else
-      damaged.push_back(rows[i].record);
-  }
-  if (!damaged.empty()) TRY(DropDamaged(damaged));
-  return loaded;
-}
-
 Status KvVault::DropDamaged(std::span<const RecordSeq> records) {
-  spdlog::warn("{} KV records are damaged: their facts are text until they are encoded again", records.size());
   TRY_ASSIGN(const Change change, catalog_.DropRecords(records, true));
+  if (!change.dead.empty())  // a record that was destroyed while it was read is none
+    spdlog::warn("{} KV records are damaged: their facts are text until they are encoded again", change.dead.size());
   return Destroy(change.dead);
 }
 
@@ -217,43 +133,58 @@ Result<SegmentLocation> KvVault::Append(NamespaceId ns, RecordSeq record, const 
   }
 }
 
-Status KvVault::FitNameSpace(NamespaceId ns, uint64_t more) {
+Status KvVault::FitNameSpace(NamespaceId ns) {
   if (name_space_bytes_ >= disk_bytes_) return {};
   TRY_ASSIGN(const NamespaceInfo info, catalog_.GetNamespace(ns));
-  if (info.kv_bytes + more <= name_space_bytes_) return {};
-  TRY(EvictFrom(ns, info.kv_bytes + more - name_space_bytes_));
+  if (info.kv_bytes <= name_space_bytes_) return {};
+  TRY(EvictFrom(ns, info.kv_bytes - name_space_bytes_));
   return {};
+}
+
+// Appends the records and adds their rows, whose bytes are durable on return.
+Status KvVault::AppendAll(NamespaceId ns, RecordSeq first, std::span<const NewRecord> records,
+                          std::vector<KvRow>& rows) {
+  for (size_t i = 0; i < records.size(); ++i) {
+    const RecordKey& key = records[i].record->key;
+    TRY_ASSIGN(const SegmentLocation location, Append(ns, first + i, *records[i].record));
+    rows.push_back({.record = first + i,
+                    .name_space = ns,
+                    .fact = records[i].fact,
+                    .content_version = key.content_version,
+                    .model_key = key.model_key,
+                    .encoding = key.encoding,
+                    .calibration_id = key.calibration_id,
+                    .window_digest = key.window_digest,
+                    .n_tokens = records[i].record->tokens(),
+                    .location = ToRow(location),
+                    .saw = records[i].saw});
+  }
+  return store_->Sync();
 }
 
 Result<std::vector<bool>> KvVault::Put(NamespaceId ns, std::span<const NewRecord> records) {
   if (records.empty()) return std::vector<bool>();
-  uint64_t bytes = 0;
-  for (const NewRecord& each : records) bytes += each.record->payload.bytes();
-  TRY(FitNameSpace(ns, bytes));
   PutRecordsResult put;
   {
     const std::shared_lock lock(put_mutex_);
     TRY_ASSIGN(const RecordSeq first, catalog_.ReserveRecords(records.size()));
     std::vector<KvRow> rows;
-    for (size_t i = 0; i < records.size(); ++i) {
-      const RecordKey& key = records[i].record->key;
-      TRY_ASSIGN(const SegmentLocation location, Append(ns, first + i, *records[i].record));
-      rows.push_back({.record = first + i,
-                      .name_space = ns,
-                      .fact = records[i].fact,
-                      .content_version = key.content_version,
-                      .model_key = key.model_key,
-                      .encoding = key.encoding,
-                      .calibration_id = key.calibration_id,
-                      .window_digest = key.window_digest,
-                      .n_tokens = records[i].record->tokens(),
-                      .location = ToRow(location),
-                      .saw = records[i].saw});
+    Status appended = AppendAll(ns, first, records, rows);
+    if (appended) {
+      auto stored = catalog_.PutRecords(rows);
+      if (stored) put = *std::move(stored);
+      if (!stored) appended = tl::unexpected(std::move(stored).error());
     }
-    TRY(store_->Sync());
-    TRY_ASSIGN(put, catalog_.PutRecords(rows));
+    if (!appended) {
+      // No row names these bytes: nobody else would destroy them before the next Open.
+      std::vector<StoredRecord> orphans;
+      for (const KvRow& row : rows) orphans.push_back({row.record, StoreLocation(row.location)});
+      (void)store_->Destroy(orphans);
+      return tl::unexpected(std::move(appended).error());
+    }
   }
   TRY(Destroy(put.dead));
+  TRY(FitNameSpace(ns));
   return put.stored;
 }
 
@@ -263,7 +194,7 @@ Status KvVault::Destroy(std::span<const DeadRecord> dead) {
   std::vector<uint64_t> entries;
   for (const DeadRecord& each : dead) {
     hot_->Evict(each.record);
-    stored.push_back({each.record, ToStore(each.location)});
+    stored.push_back({each.record, StoreLocation(each.location)});
     entries.push_back(each.erase_id);
   }
   TRY(store_->Destroy(stored));
@@ -315,7 +246,7 @@ Result<CompactionReport> KvVault::Compact() {
     for (const RecordMove& each : moves) to.emplace_back(each.record, ToRow(each.to));
     TRY_ASSIGN(const std::vector<DeadRecord> dead, catalog_.MoveRecords(to));
     std::vector<StoredRecord> died;
-    for (const DeadRecord& each : dead) died.push_back({each.record, ToStore(each.location)});
+    for (const DeadRecord& each : dead) died.push_back({each.record, StoreLocation(each.location)});
     return died;
   };
   TRY_ASSIGN(CompactionReport report, store_->Compact(0.5, move));

@@ -25,6 +25,7 @@ struct KvVaultOptions {
   uint64_t name_space_bytes = 0;  // budget of one namespace's usable records; 0: that of the disk
   uint64_t hot_bytes = 0;         // budget in memory; 0: limits::kHotBytesDefault
   FileOps* files = nullptr;       // outlives the vault; null: the system's
+  bool io_uring = true;           // false: reads by pread, through `files`
 };
 
 // 10 GiB, or a tenth of the space that is free there if that is less.
@@ -44,6 +45,9 @@ struct NewRecord {
   std::vector<Seen> saw;
 };
 
+// A row's place as the store names it.
+inline SegmentLocation StoreLocation(const KvLocation& at) { return {at.segment, at.offset, at.bytes}; }
+
 struct VaultOpening {
   uint64_t orphans = 0;  // records in the store that the catalog does not use: destroyed
   uint64_t lost = 0;     // rows whose bytes are not there: dropped, their facts are queued
@@ -56,15 +60,17 @@ class KvVault {
   // Opens the store, compares it with the catalog and finishes the erasures that a crash interrupted.
   static Result<std::unique_ptr<KvVault>> Open(const KvVaultOptions& options, Catalog& catalog);
 
-  // [wanted] Records, in place as long as the handles live; null where there is none that may be used: not encoded,
-  // stale, of another model, other tokens, evicted, or damaged (then its fact is queued). An error is the catalog's.
+  // [wanted] Records, in place as long as the handles live, which must be gone before the vault is; null where there is
+  // none that may be used: not encoded, stale, of another model, other tokens, evicted, or damaged (then its fact is
+  // queued). An error is the catalog's.
   Result<std::vector<RecordHandle>> Load(const NamespaceInfo& ns, const ModelKey& model, const KvShape& shape,
                                          std::span<const WantedRecord> wanted);
   // [wanted] Which of them Load would find, by their rows.
   Result<std::vector<bool>> Has(NamespaceId ns, const ModelKey& model, std::span<const WantedRecord> wanted);
 
-  // Makes records durable, then usable. Makes room first, from the namespaces that were not used the longest, then from
-  // this one's oldest. [records] false: its fact, or what it saw, changed meanwhile. kNoSpace: no room could be made.
+  // Makes records durable, then usable. Makes room, from the namespaces that were not used the longest, then from this
+  // one's oldest; drops this one's oldest when it is over its own budget. [records] false: its fact, or what it saw,
+  // changed meanwhile. kNoSpace: no room could be made.
   Result<std::vector<bool>> Put(NamespaceId ns, std::span<const NewRecord> records);
 
   // The bytes of dead records are gone from memory (a pinned one's: when its pin goes) and from the files; the erase
@@ -91,12 +97,16 @@ class KvVault {
   Status Reconcile(const OpenReport& report);
   Result<std::vector<KvRow>> RowsOf(NamespaceId ns, const ModelKey& model, std::span<const WantedRecord> wanted,
                                     std::vector<size_t>& of);
-  std::vector<RecordHandle> ReadRows(std::span<const KvRow> rows, std::vector<RecordSeq>& damaged,
-                                     std::vector<size_t>& read);
+  struct Reading;
+  Reading ReadRows(std::span<const KvRow> rows);
+  Result<std::vector<size_t>> LoadOnce(const NamespaceInfo& ns, const ModelKey& model, const KvShape& shape,
+                                       std::span<const WantedRecord> wanted, std::vector<RecordHandle>& loaded,
+                                       bool moved_is_lost);
   Status DropDamaged(std::span<const RecordSeq> records);
+  Status AppendAll(NamespaceId ns, RecordSeq first, std::span<const NewRecord> records, std::vector<KvRow>& rows);
   Result<SegmentLocation> Append(NamespaceId ns, RecordSeq record, const KvRecord& bytes);
   Result<uint64_t> EvictFrom(NamespaceId ns, uint64_t bytes);
-  Status FitNameSpace(NamespaceId ns, uint64_t more);
+  Status FitNameSpace(NamespaceId ns);
 
   Catalog& catalog_;
   std::unique_ptr<SegmentStore> store_;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <system_error>
 
-#include "base/clock.h"
 #include "catalog/sqlite_catalog.h"
 #include "core/fact.h"
 #include "index/words.h"
@@ -47,12 +46,14 @@ Result<std::unique_ptr<Memory>> Memory::Open(const MemoryOptions& options, Embed
   std::unique_ptr<Memory> memory(new Memory());
   memory->folder_ = options.data_folder;
   memory->embedder_ = embedder;
+  memory->clock_ = options.clock;
   std::error_code error;
   if (std::filesystem::create_directories(options.data_folder, error))
     std::filesystem::permissions(options.data_folder, std::filesystem::perms::owner_all, error);
   TRY_ASSIGN(memory->lock_, DirLock::Acquire(options.data_folder, options.command));
   SqliteOptions sqlite;
   sqlite.vfs = options.vfs;
+  sqlite.clock = options.clock;
   TRY_ASSIGN(memory->catalog_, OpenSqliteCatalog(options.data_folder, sqlite));
   Catalog& catalog = *memory->catalog_;
   if (embedder != nullptr && !options.any_embedder)
@@ -177,7 +178,8 @@ Result<AddResult> Memory::Remember(std::string_view name_space, std::span<const 
   }
   AddOptions add;
   add.idempotency_key = options.idempotency_key;
-  add.due_us = NowMicros() + options.encode_delay_us;
+  // A full run has nothing to wait for.
+  add.due_us = Now() + (facts.size() >= limits::kRunFacts ? 0 : options.encode_delay_us);
   TRY_ASSIGN(const NamespaceId ns, catalog_->OpenNamespace(name_space));
   AddResult result;
   const auto commit = [&]() -> Status {
@@ -203,7 +205,7 @@ Result<UpdateResult> Memory::UpdateOnce(NamespaceId ns, std::string_view id, con
   change.expires_us = update.expires_us;
   change.metadata = update.metadata;
   change.expected_version = update.expected_version;
-  change.due_us = NowMicros() + update.encode_delay_us;
+  change.due_us = Now() + update.encode_delay_us;
   if (update.text || update.date) {
     TRY(NeedEmbedder());
     FactInput input;
@@ -226,20 +228,21 @@ Result<UpdateResult> Memory::UpdateOnce(NamespaceId ns, std::string_view id, con
     return {};
   };
   const auto apply = [&](NameSpaceIndex& index) -> Status {
-    const std::optional<Micros> expires_us = update.expires_us.value_or(old.expires_us);
-    if (result.content_changed) {
-      // The row's vector is replaced: the old one goes with its bytes.
-      Change gone = result.change;
-      gone.removed.push_back(result.seq);
-      index.Apply(gone);
-      TRY(AddRows(index, result.seq, result.parts, *change.content, expires_us));
-      if (!old.superseded_by.empty()) index.Apply({.superseded = {result.seq}});
-    } else {
+    TRY_ASSIGN(const FactRow now, catalog_->GetFact(ns, id));  // others may have changed it since `old` was read
+    if (!result.content_changed) {
       index.Apply(result.change);
       TRY_ASSIGN(const std::vector<FactRow> parts, catalog_->GetParts(ns, result.seq));
-      index.SetExpiry(result.seq, expires_us);
-      for (const FactRow& part : parts) index.SetExpiry(part.seq, expires_us);
+      index.SetExpiry(result.seq, now.expires_us);
+      for (const FactRow& part : parts) index.SetExpiry(part.seq, now.expires_us);
+      return {};
     }
+    // The row's vector is replaced: the old one goes with its bytes.
+    Change gone = result.change;
+    gone.removed.push_back(result.seq);
+    index.Apply(gone);
+    TRY(AddRows(index, result.seq, result.parts, *change.content, now.expires_us));
+    if (!now.superseded_by.empty())
+      index.Apply({.superseded = result.parts.empty() ? std::vector{result.seq} : result.parts});
     return {};
   };
   TRY(indexes_->Change(ns, commit, apply));

@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/dir_lock.h"
 #include "base/error.h"
 #include "base/limits.h"
@@ -39,8 +40,9 @@ struct MemoryOptions {
   KvVaultOptions kv;                   // `folder` and `files` are set by Open
   size_t index_bytes = limits::kIndexCacheBytes;
   bool any_embedder = false;  // open though the stored vectors are of another embedder: for Reembed
-  std::string vfs;            // for tests: SQLite's VFS, and the store's files
+  std::string vfs;            // for tests: SQLite's VFS, the store's files, and the time of day
   FileOps* files = nullptr;
+  std::function<Micros()> clock;  // null: the system's
 };
 
 struct RememberOptions {
@@ -97,7 +99,8 @@ class Memory {
   Result<PutTurnsResult> PutTurns(std::string_view name_space, std::span<const NewTurn> turns);
 
   // The best live facts, best first: cosine and BM25 fused; filters, expiry and supersession apply before the best are
-  // chosen. An unknown namespace has no facts. kInvalidArgument: a filter that is wrong, with its path.
+  // chosen. An unknown namespace has no facts. kInvalidArgument: a filter that is wrong, with its path. kTooLarge: more
+  // than limits::kTopKMax are asked for.
   Result<std::vector<RecallHit>> Recall(std::string_view name_space, std::string_view query,
                                         const RecallOptions& options);
   // The same, for a query that is embedded already. [dim]
@@ -145,10 +148,12 @@ class Memory {
   // After a commit and the index: bytes of dead records, then the listener.
   Status Follow(const Change& change);
   Result<std::vector<RecallHit>> ToHits(NamespaceId ns, std::span<const IndexHit> found, const RecallOptions& options);
+  Micros Now() const { return clock_ ? clock_() : NowMicros(); }
 
   std::filesystem::path folder_;
   std::optional<DirLock> lock_;
   Embedder* embedder_ = nullptr;
+  std::function<Micros()> clock_;
   std::unique_ptr<Catalog> catalog_;
   std::unique_ptr<KvVault> vault_;
   std::unique_ptr<NameSpaceIndexCache> indexes_;

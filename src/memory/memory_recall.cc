@@ -1,9 +1,10 @@
 // Memory: search.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/clock.h"
 #include "index/filter.h"
 #include "index/words.h"
 #include "memory/memory.h"
@@ -12,8 +13,10 @@ namespace inferscale {
 
 namespace {
 
-// A long fact may be found by several parts; twice as many hits are looked at before they are merged.
+// A long fact may be found by many of its parts: so many times as many hits are looked at, again and again until there
+// are enough facts. The first look is enough where facts have two parts each.
 constexpr size_t kPartsFactor = 2;
+constexpr size_t kMoreFactor = 8;
 
 bool IsLive(const FactRow& fact, const RecallOptions& options, Micros now) {
   return (!fact.expires_us || *fact.expires_us > now) && (options.superseded || fact.superseded_by.empty());
@@ -32,6 +35,8 @@ Result<std::vector<RecallHit>> Memory::Recall(std::string_view name_space, std::
 Result<std::vector<RecallHit>> Memory::Recall(std::string_view name_space, std::string_view query,
                                               std::span<const float> vector, const RecallOptions& options) {
   TRY(NeedEmbedder());
+  if (options.top_k > limits::kTopKMax)
+    return Fail(ErrorCode::kTooLarge, fmt::format("top_k is {}, more than {}", options.top_k, limits::kTopKMax));
   TRY_ASSIGN(const Filter filter, Filter::Parse(options.filter));  // wrong filters are errors of unknown namespaces too
   const auto ns = Find(name_space);
   if (!ns && ns.error().code == ErrorCode::kNotFound) return std::vector<RecallHit>();
@@ -45,9 +50,12 @@ Result<std::vector<RecallHit>> Memory::Recall(std::string_view name_space, std::
   search.superseded = options.superseded;
   if (!filter.empty()) search.filter = [&](const FactRow& row) { return filter.Matches(FilterFact::Of(row)); };
   TRY_ASSIGN(const std::shared_ptr<NameSpaceIndex> index, indexes_->Get(ns->id));
-  TRY_ASSIGN(const std::vector<IndexHit> found, index->Search(*catalog_, search, NowMicros()));
   catalog_->Touch(ns->id);
-  return ToHits(ns->id, found, options);
+  for (;; search.top_k *= kMoreFactor) {
+    TRY_ASSIGN(const std::vector<IndexHit> found, index->Search(*catalog_, search, Now()));
+    TRY_ASSIGN(std::vector<RecallHit> hits, ToHits(ns->id, found, options));
+    if (!options.parts_as_parents || hits.size() == options.top_k || found.size() < search.top_k) return hits;
+  }
 }
 
 // Rows are read after the search: what was deleted meanwhile is not there any more.
@@ -60,7 +68,7 @@ Result<std::vector<RecallHit>> Memory::ToHits(NamespaceId ns, std::span<const In
     hit_of[hit.fact] = &hit;
   }
   TRY_ASSIGN(std::vector<FactRow> rows, catalog_->GetFacts(ns, seqs));
-  const Micros now = NowMicros();
+  const Micros now = Now();
   std::vector<RecallHit> hits;
   std::unordered_set<FactSeq> shown;
   for (FactRow& row : rows) {

@@ -197,8 +197,8 @@ void NameSpaceIndexCache::Count(Entry& entry) {
   entry.bytes = bytes;
 }
 
-// Entries stay, since their mutex may be waited for; indexes go, down to three quarters so that not every load after
-// this one has to look again.
+// any_mutex_ is held. Entries stay, since their mutex may be waited for; indexes go, down to three quarters so that not
+// every load after this one has to look again.
 void NameSpaceIndexCache::Shrink() {
   if (bytes_ <= budget_bytes_) return;
   std::vector<std::pair<uint64_t, std::shared_ptr<Entry>>> by_use;
@@ -218,9 +218,9 @@ void NameSpaceIndexCache::Shrink() {
 
 Status NameSpaceIndexCache::Change(NamespaceId ns, const std::function<Status()>& commit,
                                    const std::function<Status(NameSpaceIndex&)>& apply) {
+  const std::shared_lock any(any_mutex_);
+  const std::shared_ptr<Entry> entry = EntryOf(ns);
   {
-    const std::shared_lock any(any_mutex_);
-    const std::shared_ptr<Entry> entry = EntryOf(ns);
     const std::lock_guard lock(entry->mutex);
     TRY(commit());
     Follow(*entry, apply);
