@@ -23,17 +23,33 @@ double PerToken(const EncodeStats& stats) {
                                 : static_cast<double>(stats.computed_tokens) / static_cast<double>(stats.fact_tokens);
 }
 
-void PrintStats(const EncodeStats& stats, bool json) {
+double ClippedShare(const QuantisedStats& stats) {
+  return stats.key_values == 0 ? 0.0 : static_cast<double>(stats.clipped) / static_cast<double>(stats.key_values);
+}
+
+void PrintQuantised(const QuantisedStats& stats, KvEncoding encoding) {
+  if (!IsQuantised(encoding) || stats.records + stats.exact == 0) return;
+  PrintOut(fmt::format("stored {} as {}, {:.2f} % of their keys clipped, and {} as f16{}\n", stats.records,
+                       KvEncodingName(encoding), 100 * ClippedShare(stats), stats.exact,
+                       stats.exact > 0 ? ": before the calibration, or where it does not fit" : ""));
+}
+
+void PrintStats(const EncodeStats& stats, const KvVault& vault, bool json) {
+  const QuantisedStats quantised = vault.quantised_stats();
   if (json)
     return PrintJson({{"encoded", stats.encoded},
                       {"failed", stats.failed},
                       {"fact_tokens", stats.fact_tokens},
                       {"computed_tokens", stats.computed_tokens},
                       {"computed_per_fact_token", PerToken(stats)},
-                      {"seconds", stats.seconds}});
+                      {"seconds", stats.seconds},
+                      {"kv_encoding", KvEncodingName(vault.encoding())},
+                      {"quantised", quantised.records},
+                      {"clipped_share", ClippedShare(quantised)}});
   if (stats.encoded == 0 && stats.failed == 0) return PrintOut("nothing to encode\n");
   PrintOut(fmt::format("{} facts encoded in {:.1f} s: {} tokens computed for {} fact tokens, {:.2f} each\n",
                        stats.encoded, stats.seconds, stats.computed_tokens, stats.fact_tokens, PerToken(stats)));
+  PrintQuantised(quantised, vault.encoding());
 }
 
 Result<int> RunEncode(const EncodeFlags& flags) {
@@ -64,7 +80,7 @@ Result<int> RunEncode(const EncodeFlags& flags) {
     }
   }
   TRY(session->memory().vault().Compact());
-  PrintStats(stats, flags.memory.json);
+  PrintStats(stats, session->memory().vault(), flags.memory.json);
   if (stats.failed == 0) return 0;
   PrintWarning(fmt::format("{} facts could not be encoded and stay text: {}", stats.failed, stats.last_error));
   return ExitStatus(ErrorCode::kEngine);
@@ -79,6 +95,9 @@ so that answers inject it instead of computing the text. Interrupt it whenever y
   facts:N     the N facts before each
   turns:W     the W turns before each fact's own turn (`inferscale import --turns`)
   none        nothing
+
+int8 and int4 begin when there is KV of 2,048 tokens to calibrate them with; what is stored before stays exact. Answers
+stay those of f16 but for near ties with int8, nearly so with int4 (docs/performance.md).
 
 Examples:
   inferscale encode --namespace user:alex
@@ -97,6 +116,11 @@ void AddEncodeCommand(CLI::App& app, int* status) {
   encode->add_option("--encode-window", flags->window, "What a fact sees when its KV is computed, see below")
       ->type_name("anchored:C|facts:N|turns:W|none")
       ->capture_default_str();
+  encode
+      ->add_option("--kv-encoding", flags->memory.kv_encoding,
+                   "How KV is stored from now on, in this folder: f16 is exact, int8 takes half, int4 a quarter")
+      ->check(CLI::IsMember({"f16", "int8", "int4"}).description(""))
+      ->type_name("f16|int8|int4");
   AddEngineFlags(*encode, flags->engine);
   encode->footer(kEncodeFooter);
   OnCommand(*encode, status, [flags] { return RunEncode(*flags); });

@@ -85,6 +85,7 @@ Result<OpenedMemory> OpenMemory(const MemoryFlags& flags, std::string_view name,
   options.data_folder = flags.data_folder;
   options.command = fmt::format("inferscale {}", name);
   options.kv.disk_bytes = flags.kv_budget;
+  if (!flags.kv_encoding.empty()) options.kv_encoding = ParseKvEncoding(flags.kv_encoding);
   options.any_embedder = use == MemoryUse::kReembed;
   TRY(CheckFolder(flags, options.command, use));
   OpenedMemory opened;

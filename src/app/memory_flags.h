@@ -18,6 +18,7 @@ struct MemoryFlags {
   std::string name_space = "default";
   std::string embed_model;  // a GGUF file or a URL
   uint64_t kv_budget = 0;   // bytes; 0: KvVault's default
+  std::string kv_encoding;  // "": as the folder has it
   bool json = false, quiet = false;
 };
 

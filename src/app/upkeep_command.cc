@@ -19,6 +19,20 @@ struct FsckFlags {
   bool repair = false;
 };
 
+nlohmann::ordered_json AsJson(const std::map<KvEncoding, uint64_t>& records_as) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [encoding, count] : records_as) json[std::string(KvEncodingName(encoding))] = count;
+  return json;
+}
+
+// Of new records, and how many there are that are stored otherwise.
+std::string AsText(const MemoryStats& stats) {
+  std::string text = fmt::format("as {}", KvEncodingName(stats.kv_encoding));
+  for (const auto& [encoding, count] : stats.records_as)
+    if (encoding != stats.kv_encoding) text += fmt::format(", {} as {}", count, KvEncodingName(encoding));
+  return text;
+}
+
 Result<int> RunStats(const MemoryFlags& flags) {
   TRY_ASSIGN(const OpenedMemory opened, OpenMemory(flags, "stats", MemoryUse::kLook));
   TRY_ASSIGN(const MemoryStats stats, opened.memory->Stats());
@@ -30,6 +44,8 @@ Result<int> RunStats(const MemoryFlags& flags) {
                {"embedder", embedder ? nlohmann::ordered_json(embedder->name) : nlohmann::ordered_json()},
                {"kv",
                 {{"records", stats.records},
+                 {"records_as", AsJson(stats.records_as)},
+                 {"encoding", KvEncodingName(stats.kv_encoding)},
                  {"bytes", stats.kv_bytes},
                  {"file_bytes", stats.kv_file_bytes},
                  {"budget_bytes", stats.kv_budget_bytes}}},
@@ -41,8 +57,9 @@ Result<int> RunStats(const MemoryFlags& flags) {
   PrintOut(fmt::format("folder         {}\nembedder       {}\nfacts          {} in {} namespaces\n",
                        flags.data_folder.string(), embedder ? embedder->name : "none yet", stats.facts,
                        stats.namespaces));
-  PrintOut(fmt::format("KV             {} records, {:.1f} MiB; files {:.1f} of {:.0f} MiB\n", stats.records,
-                       static_cast<double>(stats.kv_bytes) / kMiB, static_cast<double>(stats.kv_file_bytes) / kMiB,
+  PrintOut(fmt::format("KV             {} records {}, {:.1f} MiB; files {:.1f} of {:.0f} MiB\n", stats.records,
+                       AsText(stats), static_cast<double>(stats.kv_bytes) / kMiB,
+                       static_cast<double>(stats.kv_file_bytes) / kMiB,
                        static_cast<double>(stats.kv_budget_bytes) / kMiB));
   PrintOut(fmt::format("encode queue   {}, {} of them due, {} failing\nto be erased   {} records\n", stats.queue.queued,
                        stats.queue.due, stats.queue.failing, stats.erase_pending));

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace inferscale {
 
@@ -13,6 +15,26 @@ enum class KvEncoding : uint8_t {
   kInt8 = 3,  // these two need a calibration (core/calibration.h)
   kInt4 = 4,
 };
+
+constexpr std::string_view KvEncodingName(KvEncoding encoding) {
+  switch (encoding) {
+    case KvEncoding::kF16:
+      return "f16";
+    case KvEncoding::kBf16:
+      return "bf16";
+    case KvEncoding::kInt8:
+      return "int8";
+    case KvEncoding::kInt4:
+      return "int4";
+  }
+  return "unknown";
+}
+// Of those that records can be stored as.
+constexpr std::optional<KvEncoding> ParseKvEncoding(std::string_view name) {
+  for (const KvEncoding encoding : {KvEncoding::kF16, KvEncoding::kInt8, KvEncoding::kInt4})
+    if (name == KvEncodingName(encoding)) return encoding;
+  return std::nullopt;
+}
 
 constexpr bool IsQuantised(KvEncoding encoding) {
   return encoding == KvEncoding::kInt8 || encoding == KvEncoding::kInt4;

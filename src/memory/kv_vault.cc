@@ -36,7 +36,7 @@ uint64_t DefaultDiskBudget(const std::filesystem::path& folder) {
 }
 
 Result<std::unique_ptr<KvVault>> KvVault::Open(const KvVaultOptions& options, Catalog& catalog) {
-  std::unique_ptr<KvVault> vault(new KvVault(catalog));
+  std::unique_ptr<KvVault> vault(new KvVault(options, catalog));
   vault->disk_bytes_ = options.disk_bytes != 0 ? options.disk_bytes : DefaultDiskBudget(options.folder);
   vault->name_space_bytes_ = options.name_space_bytes != 0 ? options.name_space_bytes : vault->disk_bytes_;
   SegmentStoreOptions store;
@@ -118,15 +118,11 @@ Status KvVault::DropDamaged(std::span<const RecordSeq> records) {
   return Destroy(change.dead);
 }
 
-Result<SegmentLocation> KvVault::Append(NamespaceId ns, RecordSeq record, const KvRecord& bytes) {
-  TRY_ASSIGN(const std::string header, SerializeRecordHeader(bytes));
-  const std::string_view pieces[] = {header,
-                                     {reinterpret_cast<const char*>(bytes.payload.data()), bytes.payload.bytes()}};
-  const uint64_t size = header.size() + bytes.payload.bytes();
+Result<SegmentLocation> KvVault::Append(NamespaceId ns, RecordSeq record, const EncodedRecord& encoded) {
   for (;;) {
-    auto location = store_->Append(record, pieces);
+    auto location = store_->Append(record, encoded.pieces());
     if (location || location.error().code != ErrorCode::kNoSpace) return location;
-    TRY_ASSIGN(const uint64_t found, Evict(std::max(size, disk_bytes_ / kEvictShare), ns));
+    TRY_ASSIGN(const uint64_t found, Evict(std::max<uint64_t>(encoded.bytes(), disk_bytes_ / kEvictShare), ns));
     if (found == 0)
       return Fail(ErrorCode::kNoSpace, fmt::format("{}; the KV budget is {} MiB: raise --kv-budget or free disk space",
                                                    location.error().message, disk_bytes_ >> 20));
@@ -145,8 +141,9 @@ Status KvVault::FitNameSpace(NamespaceId ns) {
 Status KvVault::AppendAll(NamespaceId ns, RecordSeq first, std::span<const NewRecord> records,
                           std::vector<KvRow>& rows) {
   for (size_t i = 0; i < records.size(); ++i) {
-    const RecordKey& key = records[i].record->key;
-    TRY_ASSIGN(const SegmentLocation location, Append(ns, first + i, *records[i].record));
+    TRY_ASSIGN(const EncodedRecord encoded, Encode(*records[i].record));
+    TRY_ASSIGN(const SegmentLocation location, Append(ns, first + i, encoded));
+    const RecordKey& key = encoded.key;
     rows.push_back({.record = first + i,
                     .name_space = ns,
                     .fact = records[i].fact,

@@ -3,24 +3,33 @@
 // until it is encoded again.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
 #include "catalog/catalog.h"
 #include "core/kv_record.h"
+#include "memory/kv_calibrations.h"
 #include "store/hot_set.h"
+#include "store/record_codec.h"
 #include "store/segment_store.h"
 
 namespace inferscale {
 
 struct KvVaultOptions {
-  std::filesystem::path folder;   // of the segments; made when it is not there
+  std::filesystem::path folder;              // of the segments; made when it is not there
+  std::filesystem::path calibration_folder;  // made when there is one to keep
+  // How records are stored. int8 and int4 begin once a model's exact records have limits::kCalibrationTokensMin tokens
+  // to make its calibration from; what was stored before stays exact.
+  KvEncoding encoding = KvEncoding::kF16;
   uint64_t disk_bytes = 0;        // budget of all segments; 0: DefaultDiskBudget
   uint64_t name_space_bytes = 0;  // budget of one namespace's usable records; 0: that of the disk
   uint64_t hot_bytes = 0;         // budget in memory; 0: limits::kHotBytesDefault
@@ -54,23 +63,31 @@ struct VaultOpening {
   uint64_t damaged_ranges = 0;
 };
 
+// Since Open.
+struct QuantisedStats {
+  uint64_t records = 0;  // stored as int8 or int4
+  uint64_t exact = 0;    // stored as f16 although they should not be: no calibration yet, or it does not fit them
+  uint64_t key_values = 0;
+  uint64_t clipped = 0;  // of them
+};
+
 // Thread-safe. Lives no longer than the catalog.
 class KvVault {
  public:
   // Opens the store, compares it with the catalog and finishes the erasures that a crash interrupted.
   static Result<std::unique_ptr<KvVault>> Open(const KvVaultOptions& options, Catalog& catalog);
 
-  // [wanted] Records, in place as long as the handles live, which must be gone before the vault is; null where there is
-  // none that may be used: not encoded, stale, of another model, other tokens, evicted, or damaged (then its fact is
-  // queued). An error is the catalog's.
+  // [wanted] Records as f16, which stay as long as the handles live; the handles must be gone before the vault is. Null
+  // where there is none that may be used: not encoded, stale, of another model, other tokens, evicted, or damaged or
+  // without its calibration (then its fact is queued). An error is the catalog's.
   Result<std::vector<RecordHandle>> Load(const NamespaceInfo& ns, const ModelKey& model, const KvShape& shape,
                                          std::span<const WantedRecord> wanted);
   // [wanted] Which of them Load would find, by their rows.
   Result<std::vector<bool>> Has(NamespaceId ns, const ModelKey& model, std::span<const WantedRecord> wanted);
 
-  // Makes records durable, then usable. Makes room, from the namespaces that were not used the longest, then from this
-  // one's oldest; drops this one's oldest when it is over its own budget. [records] false: its fact, or what it saw,
-  // changed meanwhile. kNoSpace: no room could be made.
+  // Makes exact records durable, in the vault's encoding, then usable. Makes room, from the namespaces that were not
+  // used the longest, then from this one's oldest; drops this one's oldest when it is over its own budget. [records]
+  // false: its fact, or what it saw, changed meanwhile. kNoSpace: no room could be made.
   Result<std::vector<bool>> Put(NamespaceId ns, std::span<const NewRecord> records);
 
   // The bytes of dead records are gone from memory (a pinned one's: when its pin goes) and from the files; the erase
@@ -88,23 +105,29 @@ class KvVault {
   Result<std::vector<DamagedRange>> Verify();
 
   const VaultOpening& opening() const { return opening_; }
+  QuantisedStats quantised_stats() const;
   SegmentStoreStats store_stats() const { return store_->stats(); }
   HotSetStats hot_stats() const { return hot_->stats(); }
   uint64_t disk_budget() const { return disk_bytes_; }
+  KvEncoding encoding() const { return encoding_; }
 
  private:
-  explicit KvVault(Catalog& catalog) : catalog_(catalog) {}
+  KvVault(const KvVaultOptions& options, Catalog& catalog)
+      : catalog_(catalog), encoding_(options.encoding), calibrations_(options.calibration_folder) {}
   Status Reconcile(const OpenReport& report);
   Result<std::vector<KvRow>> RowsOf(NamespaceId ns, const ModelKey& model, std::span<const WantedRecord> wanted,
                                     std::vector<size_t>& of);
   struct Reading;
-  Reading ReadRows(std::span<const KvRow> rows);
+  Result<Reading> ReadRows(std::span<const KvRow> rows);
   Result<std::vector<size_t>> LoadOnce(const NamespaceInfo& ns, const ModelKey& model, const KvShape& shape,
                                        std::span<const WantedRecord> wanted, std::vector<RecordHandle>& loaded,
                                        bool moved_is_lost);
   Status DropDamaged(std::span<const RecordSeq> records);
   Status AppendAll(NamespaceId ns, RecordSeq first, std::span<const NewRecord> records, std::vector<KvRow>& rows);
-  Result<SegmentLocation> Append(NamespaceId ns, RecordSeq record, const KvRecord& bytes);
+  Result<SegmentLocation> Append(NamespaceId ns, RecordSeq record, const EncodedRecord& encoded);
+  Result<EncodedRecord> Encode(const KvRecord& record);
+  Result<CalibrationHandle> CalibrationFor(const ModelKey& model, const KvShape& shape);
+  Result<CalibrationHandle> MakeCalibration(const ModelKey& model, const KvShape& shape);
   Result<uint64_t> EvictFrom(NamespaceId ns, uint64_t bytes);
   Status FitNameSpace(NamespaceId ns);
 
@@ -113,6 +136,11 @@ class KvVault {
   std::unique_ptr<HotSet> hot_;
   uint64_t disk_bytes_ = 0;
   uint64_t name_space_bytes_ = 0;
+  KvEncoding encoding_ = KvEncoding::kF16;
+  KvCalibrations calibrations_;
+  std::mutex calibrate_mutex_;                              // guards the next, and is held while one is made
+  std::unordered_map<std::string, uint64_t> exact_tokens_;  // by model key: about how many a calibration could have
+  std::atomic<uint64_t> quantised_ = 0, exact_ = 0, key_values_ = 0, clipped_ = 0;
   VaultOpening opening_;
   // Held shared from a record's append until its row is there, alone by Compact, which asks the catalog what is alive.
   std::shared_mutex put_mutex_;

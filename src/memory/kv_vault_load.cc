@@ -16,7 +16,8 @@ bool IsWanted(const KvRecord& record, const KvRow& row, const NamespaceInfo& ns,
   const RecordKey& key = record.key;
   return key.name_space == ns.name && key.fact_id == wanted.id && key.content_version == wanted.version &&
          std::equal(key.token_ids.begin(), key.token_ids.end(), wanted.tokens.begin(), wanted.tokens.end()) &&
-         key.model_key == row.model_key && key.window_digest == row.window_digest && record.payload.shape() == shape;
+         key.model_key == row.model_key && key.encoding == row.encoding && key.window_digest == row.window_digest &&
+         record.payload.shape() == shape;
 }
 
 }  // namespace
@@ -28,11 +29,16 @@ struct KvVault::Reading {
   std::vector<size_t> read;   // of those that came from the disk into the hot set
 };
 
-KvVault::Reading KvVault::ReadRows(std::span<const KvRow> rows) {
+Result<KvVault::Reading> KvVault::ReadRows(std::span<const KvRow> rows) {
   Reading reading;
   reading.handles.resize(rows.size());
+  std::vector<CalibrationHandle> calibrations(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (IsQuantised(rows[i].encoding)) {
+      TRY_ASSIGN(calibrations[i], calibrations_.Find(rows[i].model_key, rows[i].encoding));
+    }
   const auto view = [&](size_t i, std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
-    if (auto record = ViewRecord(bytes, std::move(owner)))
+    if (auto record = DecodeRecord(bytes, std::move(owner), calibrations[i].get()))
       reading.handles[i] = std::make_shared<const KvRecord>(std::move(*record));
     else
       reading.damaged.push_back(rows[i].record);
@@ -78,7 +84,7 @@ Result<std::vector<size_t>> KvVault::LoadOnce(const NamespaceInfo& ns, const Mod
                                               bool moved_is_lost) {
   std::vector<size_t> of;
   TRY_ASSIGN(const std::vector<KvRow> rows, RowsOf(ns.id, model, wanted, of));
-  Reading reading = ReadRows(rows);
+  TRY_ASSIGN(Reading reading, ReadRows(rows));
   // A record that died while it was read must not stay in memory: whoever destroyed it looked there before we put it.
   if (!reading.read.empty()) {
     std::vector<WantedRecord> again;

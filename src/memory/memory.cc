@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kEmbedBatch = 32;
 constexpr char kWordsSetting[] = "word_splitter";
+constexpr char kEncodingSetting[] = "kv_encoding";
 constexpr int kUpdateAttempts = 8;  // of writers who change the same fact at once, each but one has to read it again
 
 // A part has at most so many tokens for the embedder, and so few bytes that no model makes more of it than a record may
@@ -30,6 +31,15 @@ std::string PromptTextOf(std::string_view text, const std::optional<Date>& date)
   fact.text = text;
   fact.date = date;
   return fact.PromptText();
+}
+
+// What is asked for, from now on; otherwise what was asked for last.
+Result<KvEncoding> UseEncoding(Catalog& catalog, std::optional<KvEncoding> wanted) {
+  TRY_ASSIGN(const std::optional<std::string> kept, catalog.GetSetting(kEncodingSetting));
+  const std::optional<KvEncoding> now = kept ? ParseKvEncoding(*kept) : KvEncoding::kF16;
+  if (wanted && wanted != now) TRY(catalog.SetSetting(kEncodingSetting, KvEncodingName(*wanted)));
+  if (!wanted && !now) return Fail(ErrorCode::kCorrupt, "catalog: there is no KV encoding " + *kept);
+  return wanted ? *wanted : *now;
 }
 
 Status CheckNameSpace(std::string_view name) {
@@ -60,6 +70,8 @@ Result<std::unique_ptr<Memory>> Memory::Open(const MemoryOptions& options, Embed
     TRY(catalog.UseEmbedder({embedder->name(), embedder->key(), embedder->dim()}));
   KvVaultOptions kv = options.kv;
   kv.folder = options.data_folder / "kv";
+  kv.calibration_folder = options.data_folder / "calibrations";
+  TRY_ASSIGN(kv.encoding, UseEncoding(catalog, options.kv_encoding));
   kv.files = options.files;
   TRY_ASSIGN(memory->vault_, KvVault::Open(kv, catalog));
   const uint32_t dims = embedder != nullptr ? embedder->dim() : 1;  // without one nothing is searched
@@ -290,8 +302,13 @@ Result<MemoryStats> Memory::Stats() {
     }
     after = page.back().id;
   }
+  TRY(catalog_->ScanRecords([&](const KvRow& row) {
+    ++stats.records;
+    ++stats.records_as[row.encoding];
+    return true;
+  }));
+  stats.kv_encoding = vault_->encoding();
   const SegmentStoreStats store = vault_->store_stats();
-  stats.records = store.records;
   stats.kv_file_bytes = store.allocated_bytes;
   stats.kv_budget_bytes = vault_->disk_budget();
   TRY_ASSIGN(const std::vector<DeadRecord> pending, catalog_->PendingErase(limits::kListPage));

@@ -14,6 +14,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,9 +36,10 @@
 namespace inferscale {
 
 struct MemoryOptions {
-  std::filesystem::path data_folder;   // made when it is not there, mode 0700
-  std::string command = "inferscale";  // what a second process is told: no user's text
-  KvVaultOptions kv;                   // `folder` and `files` are set by Open
+  std::filesystem::path data_folder;      // made when it is not there, mode 0700
+  std::string command = "inferscale";     // what a second process is told: no user's text
+  KvVaultOptions kv;                      // folders, `encoding` and `files` are set by Open
+  std::optional<KvEncoding> kv_encoding;  // of new records, kept for the folder; nothing: as it was kept, or f16
   size_t index_bytes = limits::kIndexCacheBytes;
   bool any_embedder = false;  // open though the stored vectors are of another embedder: for Reembed
   std::string vfs;            // for tests: SQLite's VFS, the store's files, and the time of day
@@ -68,8 +70,10 @@ struct RecallHit {
 struct MemoryStats {
   uint64_t facts = 0;
   uint64_t namespaces = 0;
-  uint64_t records = 0;   // usable
-  uint64_t kv_bytes = 0;  // of usable records
+  uint64_t records = 0;                       // usable
+  std::map<KvEncoding, uint64_t> records_as;  // of them
+  KvEncoding kv_encoding = KvEncoding::kF16;  // of new ones
+  uint64_t kv_bytes = 0;                      // of usable records
   uint64_t kv_file_bytes = 0;
   uint64_t kv_budget_bytes = 0;
   uint64_t erase_pending = 0;
