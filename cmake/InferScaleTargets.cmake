@@ -17,6 +17,11 @@ if(INFERSCALE_SANITIZE)
   target_link_options(inferscale_options INTERFACE -fsanitize=${INFERSCALE_SANITIZE})
 endif()
 
+# For code whose speed is nobody's concern: a third less to compile than with -O3.
+function(inferscale_compile_lightly target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()
+
 # inferscale_layer(name [EXCLUDE file…] [DEPENDS target…]): static library inferscale_<name> of src/<name>/**/*.cc,
 # tests and cuda/ left out. CONFIGURE_DEPENDS: a new file is found without running cmake by hand.
 # FOLDER other, ONLY file…: a part of another layer's folder.
@@ -73,6 +78,9 @@ function(inferscale_test_executable target layer label sources utils)
   target_link_libraries(${target} PRIVATE inferscale_${layer} GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(${target} PRIVATE INFERSCALE_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
                                                INFERSCALE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  if(label STREQUAL "fast")
+    inferscale_compile_lightly(${target})
+  endif()
   # ctest starts the costliest tests first: so the fast ones come before the slow ones, and those one at a time, since
   # each of them computes on all cores.
   if(label STREQUAL "slow")  # quoted: the caller has a variable of that name

@@ -36,13 +36,13 @@ std::string OneLine(std::string_view text) {
 
 }  // namespace
 
-std::string Fact::PromptText() const {
+std::string FactPromptText(std::string_view text, const std::optional<Date>& date) {
   std::string line;
   if (date) line.append("(").append(date->Long()).append(") ");
   return line.append(OneLine(text)).append("\n");
 }
 
-std::string Turn::PromptText() const {
+std::string TurnPromptText(std::string_view speaker, std::string_view text) {
   std::string line = OneLine(speaker);
   if (!line.empty()) line += ": ";
   return line.append(OneLine(text)).append("\n");

@@ -4,11 +4,18 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/date.h"
 
 namespace inferscale {
+
+// What the model and the embedder see of a fact: "(8 May 2023) text\n", or "text\n" without a date. Line breaks inside
+// the text become spaces, so that one fact is one line.
+std::string FactPromptText(std::string_view text, const std::optional<Date>& date);
+// Of a turn: "speaker: text\n", or "text\n".
+std::string TurnPromptText(std::string_view speaker, std::string_view text);
 
 struct Fact {
   std::string id;
@@ -19,9 +26,7 @@ struct Fact {
   // A text over limits::kFactPartTokens is split into linked parts, each a fact of its own with id "ID#1", "ID#2", …
   std::string part_of;   // the id the application knows, when this is a part; else empty
 
-  // What the model and the embedder see: "(8 May 2023) text\n", or "text\n" without a date. Line breaks inside the text
-  // become spaces, so that one fact is one line.
-  std::string PromptText() const;
+  std::string PromptText() const { return FactPromptText(text, date); }
 };
 
 // One message of a source conversation.
@@ -31,7 +36,7 @@ struct Turn {
   std::string text;
   std::optional<Date> date;
 
-  std::string PromptText() const;  // "speaker: text\n"
+  std::string PromptText() const { return TurnPromptText(speaker, text); }
 };
 
 // Sorts by (event time, arrival). A fact without a date happened when it arrived: in a file, on the day of the nearest

@@ -91,12 +91,8 @@ Result<std::string> Conversation::WithNewFacts(std::string_view message, TurnAns
   TRY_ASSIGN(const NamespaceInfo ns, memory_.Find(name_space_));
   TRY_ASSIGN(const std::vector<FactRow> rows, memory_.catalog().GetFacts(ns.id, seqs));
   std::string text(kNewFacts);
-  for (auto row = rows.rbegin(); row != rows.rend(); ++row) {  // best last
-    Fact fact;
-    fact.text = row->text;
-    fact.date = row->date;
-    text += fact.PromptText();
-  }
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row)  // best last
+    text += FactPromptText(row->text, row->date);
   return text + "\n" + std::string(message);
 }
 

@@ -12,22 +12,6 @@ namespace inferscale {
 
 namespace {
 
-using FactText = inferscale::Fact;
-
-std::string PromptTextOf(const FactRow& row) {
-  FactText fact;
-  fact.text = row.text;
-  fact.date = row.date;
-  return fact.PromptText();
-}
-
-std::string PromptTextOf(const TurnRow& row) {
-  Turn turn;
-  turn.speaker = row.speaker;
-  turn.text = row.text;
-  return turn.PromptText();
-}
-
 bool IsLive(const FactRow& row, Micros now) {
   return row.superseded_by.empty() && (!row.expires_us || *row.expires_us > now);
 }
@@ -107,7 +91,7 @@ Status FactEncoder::ScanLive(NamespaceId ns, Plan& plan) const {
       fact.run = *found->second;
       return true;
     }
-    const std::string text = PromptTextOf(row.fact);
+    const std::string text = FactPromptText(row.fact.text, row.fact.date);
     fact.run = {row.fact.id, row.fact.version, HashBytes(text),
                 static_cast<uint32_t>(engine_->tokenizer().Text(text).size())};
     return true;
@@ -212,10 +196,11 @@ Result<bool> FactEncoder::ReadTexts(NamespaceId ns, Group& group) const {
   const Micros now = NowMicros();
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].seq != all[i]->seq || rows[i].version != all[i]->run.version || !IsLive(rows[i], now)) return false;
-    Tokens tokens = engine_->tokenizer().Text(PromptTextOf(rows[i]));
+    Tokens tokens = engine_->tokenizer().Text(FactPromptText(rows[i].text, rows[i].date));
     (i < group.seen.size() ? group.seen_tokens : group.tokens).push_back(std::move(tokens));
   }
-  for (const TurnRow& turn : group.turns) group.turn_tokens.push_back(engine_->tokenizer().Text(PromptTextOf(turn)));
+  for (const TurnRow& turn : group.turns)
+    group.turn_tokens.push_back(engine_->tokenizer().Text(TurnPromptText(turn.speaker, turn.text)));
   return true;
 }
 

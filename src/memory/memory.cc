@@ -26,13 +26,6 @@ size_t PartTokens(const Embedder& embedder, std::string_view text) {
   return std::max(embedder.CountTokens(text), text.size() / 5);
 }
 
-std::string PromptTextOf(std::string_view text, const std::optional<Date>& date) {
-  Fact fact;
-  fact.text = text;
-  fact.date = date;
-  return fact.PromptText();
-}
-
 // What is asked for, from now on; otherwise what was asked for last.
 Result<KvEncoding> UseEncoding(Catalog& catalog, std::optional<KvEncoding> wanted) {
   TRY_ASSIGN(const std::optional<std::string> kept, catalog.GetSetting(kEncodingSetting));
@@ -132,11 +125,11 @@ Status Memory::FillSearchData(std::span<FactContent> contents) {
   std::vector<SearchData*> data;
   for (FactContent& content : contents) {
     if (content.parts.empty()) {
-      texts.push_back(PromptTextOf(content.text, content.date));
+      texts.push_back(FactPromptText(content.text, content.date));
       data.push_back(&content.search);
     }
     for (NewPart& part : content.parts) {
-      texts.push_back(PromptTextOf(part.text, content.date));
+      texts.push_back(FactPromptText(part.text, content.date));
       data.push_back(&part.search);
     }
   }
@@ -349,7 +342,7 @@ Status Memory::Reembed(const std::function<void(size_t, size_t)>& progress) {
     std::vector<std::string> texts;
     for (const FactRow& row : rows) {
       vectors.push_back({row.seq, row.version, {}});
-      texts.push_back(PromptTextOf(row.text, row.date));
+      texts.push_back(FactPromptText(row.text, row.date));
     }
     std::vector<SearchData*> data;
     for (FactVector& vector : vectors) data.push_back(&vector.search);
