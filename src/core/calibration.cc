@@ -1,13 +1,12 @@
 #include "core/calibration.h"
 
-#include <bit>
 #include <cstring>
 
+#include "base/fields.h"
 #include "base/limits.h"
 
 namespace inferscale {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in memory");
 static_assert(sizeof(KeyChannel) == 4, "channels are copied as they lie in memory");
 
 namespace {
@@ -28,22 +27,6 @@ enum : size_t {
   kAtValueDim = 48,
   kAtZeros = 52,
 };
-
-template <class T>
-void Put(std::string& bytes, size_t at, const T& value) {
-  std::memcpy(bytes.data() + at, &value, sizeof value);
-}
-template <class T>
-T Get(std::string_view bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-Hash128 GetHash(std::string_view bytes, size_t at) { return {Get<uint64_t>(bytes, at), Get<uint64_t>(bytes, at + 8)}; }
-void PutHash(std::string& bytes, size_t at, const Hash128& hash) {
-  Put(bytes, at, hash.high);
-  Put(bytes, at + 8, hash.low);
-}
 
 // Within the limits the product is below 2^40.
 size_t ChannelsOf(const KvShape& shape) { return size_t{shape.layers} * shape.kv_heads * shape.key_dim; }
@@ -92,14 +75,14 @@ std::string Calibration::Body() const {
   const size_t channel_bytes = channels_.size() * sizeof(KeyChannel);
   std::string bytes(kHeaderBytes + channel_bytes, '\0');
   std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
-  Put(bytes, kAtVersion, kVersion);
-  Put(bytes, kAtEncoding, static_cast<uint32_t>(encoding_));
-  PutHash(bytes, kAtModelKey, model_key_);
-  Put(bytes, kAtTokens, tokens_);
-  Put(bytes, kAtLayers, shape_.layers);
-  Put(bytes, kAtKvHeads, shape_.kv_heads);
-  Put(bytes, kAtKeyDim, shape_.key_dim);
-  Put(bytes, kAtValueDim, shape_.value_dim);
+  PutField(bytes, kAtVersion, kVersion);
+  PutField(bytes, kAtEncoding, static_cast<uint32_t>(encoding_));
+  PutField(bytes, kAtModelKey, model_key_);
+  PutField(bytes, kAtTokens, tokens_);
+  PutField(bytes, kAtLayers, shape_.layers);
+  PutField(bytes, kAtKvHeads, shape_.kv_heads);
+  PutField(bytes, kAtKeyDim, shape_.key_dim);
+  PutField(bytes, kAtValueDim, shape_.value_dim);
   std::memcpy(bytes.data() + kHeaderBytes, channels_.data(), channel_bytes);
   return bytes;
 }
@@ -107,7 +90,7 @@ std::string Calibration::Body() const {
 std::string Calibration::Serialize() const {
   std::string bytes = Body();
   bytes.resize(bytes.size() + kIdBytes);
-  PutHash(bytes, bytes.size() - kIdBytes, id_);
+  PutField(bytes, bytes.size() - kIdBytes, id_);
   return bytes;
 }
 
@@ -115,23 +98,24 @@ Result<Calibration> Calibration::Parse(std::string_view bytes) {
   const auto corrupt = [](const std::string& what) { return Fail(ErrorCode::kCorrupt, "calibration: " + what); };
   if (bytes.size() < kHeaderBytes + kIdBytes) return corrupt("the file ends within its header");
   if (bytes.substr(0, kMagic.size()) != kMagic) return corrupt("the file does not begin as one");
-  if (const auto version = Get<uint32_t>(bytes, kAtVersion); version != kVersion)
+  if (const auto version = GetField<uint32_t>(bytes, kAtVersion); version != kVersion)
     return Fail(ErrorCode::kVersionUnsupported,
                 "calibration: format version " + std::to_string(version) + " is not known to this program");
-  const KvShape shape = {Get<uint32_t>(bytes, kAtLayers), Get<uint32_t>(bytes, kAtKvHeads),
-                         Get<uint32_t>(bytes, kAtKeyDim), Get<uint32_t>(bytes, kAtValueDim)};
-  const auto encoding = Get<uint32_t>(bytes, kAtEncoding);
+  const KvShape shape = {GetField<uint32_t>(bytes, kAtLayers), GetField<uint32_t>(bytes, kAtKvHeads),
+                         GetField<uint32_t>(bytes, kAtKeyDim), GetField<uint32_t>(bytes, kAtValueDim)};
+  const auto encoding = GetField<uint32_t>(bytes, kAtEncoding);
   if (encoding > static_cast<uint32_t>(KvEncoding::kInt4)) return corrupt("its encoding is not known");
   const auto known = static_cast<KvEncoding>(encoding);
   if (const std::string fault = SizesFault(known, shape); !fault.empty()) return corrupt(fault);
   const size_t body = kHeaderBytes + ChannelsOf(shape) * sizeof(KeyChannel);
   if (bytes.size() != body + kIdBytes) return corrupt("its length does not fit its sizes");
-  if (HashBytes(bytes.substr(0, body)) != GetHash(bytes, body)) return corrupt("its digest is wrong");
+  if (HashBytes(bytes.substr(0, body)) != GetField<Hash128>(bytes, body)) return corrupt("its digest is wrong");
   if (bytes.substr(kAtZeros, kHeaderBytes - kAtZeros).find_first_not_of('\0') != std::string_view::npos)
     return corrupt("the padding is not zero");
   std::vector<KeyChannel> channels(ChannelsOf(shape));
   std::memcpy(channels.data(), bytes.data() + kHeaderBytes, channels.size() * sizeof(KeyChannel));
-  auto made = Make(GetHash(bytes, kAtModelKey), known, shape, Get<uint32_t>(bytes, kAtTokens), std::move(channels));
+  auto made = Make(GetField<Hash128>(bytes, kAtModelKey), known, shape, GetField<uint32_t>(bytes, kAtTokens),
+                   std::move(channels));
   if (!made) return corrupt(made.error().message);
   return made;
 }

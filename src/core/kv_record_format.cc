@@ -1,12 +1,10 @@
 #include "core/kv_record_format.h"
 
-#include <bit>
 #include <cstring>
 
-namespace inferscale {
+#include "base/fields.h"
 
-static_assert(std::endian::native == std::endian::little,
-              "record files are little-endian, and so is every machine we run on");
+namespace inferscale {
 
 namespace {
 
@@ -41,23 +39,6 @@ enum : size_t {
 };
 static_assert(kAtFactIdBytes + sizeof(uint16_t) == kRecordFixedBytes);
 
-template <class T>
-void Put(std::string& bytes, size_t at, T value) {
-  std::memcpy(bytes.data() + at, &value, sizeof value);
-}
-void Put(std::string& bytes, size_t at, const Hash128& hash) {
-  Put(bytes, at, hash.high);
-  Put(bytes, at + 8, hash.low);
-}
-
-template <class T>
-T Get(std::string_view bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-Hash128 GetHash(std::string_view bytes, size_t at) { return {Get<uint64_t>(bytes, at), Get<uint64_t>(bytes, at + 8)}; }
-
 tl::unexpected<Error> Corrupt(const std::string& what) { return Fail(ErrorCode::kCorrupt, "KV record: " + what); }
 
 // Nothing here can overflow: within the limits the product is below 2^44.
@@ -78,8 +59,8 @@ Status CheckSizes(const KvShape& shape, uint64_t tokens, uint64_t namespace_byte
   return check("payload length", shape.PayloadBytes(tokens, KvEncoding::kF16), 1, limits::kRecordBytes);
 }
 
-// What may be in the header's two bytes for keys and values. A calibration belongs to a quantised record, and only to
-// one.
+// What may be in the header's two bytes for keys and values. A calibration belongs to a quantised record,
+// and only to one.
 bool CanStore(KvEncoding encoding, const KvShape& shape, const Hash128& calibration_id) {
   if (encoding != KvEncoding::kF16 && !IsQuantised(encoding)) return false;
   return shape.CanStoreAs(encoding) && IsQuantised(encoding) == (calibration_id != Hash128());
@@ -97,31 +78,31 @@ Result<std::string> EncodeRecordHeader(const RecordKey& key, const KvShape& shap
 
   std::string header(RecordHeaderBytes(key.name_space.size(), key.fact_id.size(), key.token_ids.size()), '\0');
   std::memcpy(header.data() + kAtMagic, kMagic.data(), kMagic.size());
-  Put(header, kAtVersion, kFormatVersion);
-  Put(header, kAtHeaderBytes, static_cast<uint32_t>(header.size()));
-  Put(header, kAtPayloadBytes, static_cast<uint64_t>(payload.size()));
-  Put(header, kAtPayloadChecksum, Checksum64(payload.data(), payload.size()));
-  Put(header, kAtRecordId, key.Id());
-  Put(header, kAtModelKey, key.model_key);
-  Put(header, kAtCalibration, key.calibration_id);
-  Put(header, kAtWindow, key.window_digest);
-  Put(header, kAtContentVersion, key.content_version);
-  Put(header, kAtTokens, static_cast<uint32_t>(key.token_ids.size()));
-  Put(header, kAtLayers, shape.layers);
-  Put(header, kAtKvHeads, shape.kv_heads);
-  Put(header, kAtKeyDim, shape.key_dim);
-  Put(header, kAtValueDim, shape.value_dim);
-  Put(header, kAtLayout, kLayoutHeadMajor);
-  Put(header, kAtKeyEncoding, static_cast<uint8_t>(key.encoding));
-  Put(header, kAtValueEncoding, static_cast<uint8_t>(key.encoding));
-  Put(header, kAtNamespaceBytes, static_cast<uint16_t>(key.name_space.size()));
-  Put(header, kAtFactIdBytes, static_cast<uint16_t>(key.fact_id.size()));
+  PutField(header, kAtVersion, kFormatVersion);
+  PutField(header, kAtHeaderBytes, static_cast<uint32_t>(header.size()));
+  PutField(header, kAtPayloadBytes, static_cast<uint64_t>(payload.size()));
+  PutField(header, kAtPayloadChecksum, Checksum64(payload.data(), payload.size()));
+  PutField(header, kAtRecordId, key.Id());
+  PutField(header, kAtModelKey, key.model_key);
+  PutField(header, kAtCalibration, key.calibration_id);
+  PutField(header, kAtWindow, key.window_digest);
+  PutField(header, kAtContentVersion, key.content_version);
+  PutField(header, kAtTokens, static_cast<uint32_t>(key.token_ids.size()));
+  PutField(header, kAtLayers, shape.layers);
+  PutField(header, kAtKvHeads, shape.kv_heads);
+  PutField(header, kAtKeyDim, shape.key_dim);
+  PutField(header, kAtValueDim, shape.value_dim);
+  PutField(header, kAtLayout, kLayoutHeadMajor);
+  PutField(header, kAtKeyEncoding, static_cast<uint8_t>(key.encoding));
+  PutField(header, kAtValueEncoding, static_cast<uint8_t>(key.encoding));
+  PutField(header, kAtNamespaceBytes, static_cast<uint16_t>(key.name_space.size()));
+  PutField(header, kAtFactIdBytes, static_cast<uint16_t>(key.fact_id.size()));
   const std::string names = key.name_space + key.fact_id;
   std::memcpy(header.data() + kRecordFixedBytes, names.data(), names.size());
   std::memcpy(header.data() + kRecordFixedBytes + (names.size() + 3) / 4 * 4, key.token_ids.data(),
               key.token_ids.size() * sizeof(TokenId));
   const size_t at_checksum = header.size() - sizeof(uint64_t);
-  Put(header, at_checksum, Checksum64(header.data(), at_checksum));
+  PutField(header, at_checksum, Checksum64(header.data(), at_checksum));
   return header;
 }
 
@@ -129,24 +110,24 @@ Result<RecordSizes> DecodeRecordSizes(std::string_view fixed, uint64_t file_byte
   if (file_bytes < kRecordFixedBytes || fixed.size() < kRecordFixedBytes)
     return Corrupt("the file ends within its header");
   if (fixed.substr(kAtMagic, kMagic.size()) != kMagic) return Corrupt("the file does not begin as one");
-  if (const auto version = Get<uint32_t>(fixed, kAtVersion); version != kFormatVersion)
+  if (const auto version = GetField<uint32_t>(fixed, kAtVersion); version != kFormatVersion)
     return Fail(ErrorCode::kVersionUnsupported,
                 "KV record: format version " + std::to_string(version) +
                     " is not known to this program; delete the file and it is made again");
   RecordSizes sizes;
-  sizes.header_bytes = Get<uint32_t>(fixed, kAtHeaderBytes);
-  sizes.payload_bytes = Get<uint64_t>(fixed, kAtPayloadBytes);
-  sizes.payload_checksum = Get<uint64_t>(fixed, kAtPayloadChecksum);
-  sizes.tokens = Get<uint32_t>(fixed, kAtTokens);
-  sizes.shape = {Get<uint32_t>(fixed, kAtLayers), Get<uint32_t>(fixed, kAtKvHeads), Get<uint32_t>(fixed, kAtKeyDim),
-                 Get<uint32_t>(fixed, kAtValueDim)};
-  sizes.namespace_bytes = Get<uint16_t>(fixed, kAtNamespaceBytes);
-  sizes.fact_id_bytes = Get<uint16_t>(fixed, kAtFactIdBytes);
+  sizes.header_bytes = GetField<uint32_t>(fixed, kAtHeaderBytes);
+  sizes.payload_bytes = GetField<uint64_t>(fixed, kAtPayloadBytes);
+  sizes.payload_checksum = GetField<uint64_t>(fixed, kAtPayloadChecksum);
+  sizes.tokens = GetField<uint32_t>(fixed, kAtTokens);
+  sizes.shape = {GetField<uint32_t>(fixed, kAtLayers), GetField<uint32_t>(fixed, kAtKvHeads),
+                 GetField<uint32_t>(fixed, kAtKeyDim), GetField<uint32_t>(fixed, kAtValueDim)};
+  sizes.namespace_bytes = GetField<uint16_t>(fixed, kAtNamespaceBytes);
+  sizes.fact_id_bytes = GetField<uint16_t>(fixed, kAtFactIdBytes);
   TRY(CheckSizes(sizes.shape, sizes.tokens, sizes.namespace_bytes, sizes.fact_id_bytes));
   if (sizes.header_bytes != RecordHeaderBytes(sizes.namespace_bytes, sizes.fact_id_bytes, sizes.tokens))
     return Corrupt("the header's length does not fit its content");
-  sizes.encoding = static_cast<KvEncoding>(Get<uint8_t>(fixed, kAtKeyEncoding));
-  if (!CanStore(sizes.encoding, sizes.shape, GetHash(fixed, kAtCalibration)))
+  sizes.encoding = static_cast<KvEncoding>(GetField<uint8_t>(fixed, kAtKeyEncoding));
+  if (!CanStore(sizes.encoding, sizes.shape, GetField<Hash128>(fixed, kAtCalibration)))
     return Corrupt("its encoding is not known, or does not fit its calibration or head sizes");
   if (sizes.payload_bytes != sizes.shape.PayloadBytes(sizes.tokens, sizes.encoding))
     return Corrupt("the payload's length does not fit its shape");
@@ -159,15 +140,15 @@ Result<RecordSizes> DecodeRecordSizes(std::string_view fixed, uint64_t file_byte
 Result<RecordKey> DecodeRecordKey(std::string_view header, const RecordSizes& sizes) {
   const size_t at_checksum = sizes.header_bytes - sizeof(uint64_t);
   if (header.size() != sizes.header_bytes ||
-      Get<uint64_t>(header, at_checksum) != Checksum64(header.data(), at_checksum))
+      GetField<uint64_t>(header, at_checksum) != Checksum64(header.data(), at_checksum))
     return Corrupt("the header's checksum is wrong");
-  if (Get<uint8_t>(header, kAtLayout) != kLayoutHeadMajor ||
-      Get<uint8_t>(header, kAtKeyEncoding) != Get<uint8_t>(header, kAtValueEncoding) || header[kAtZero] != 0)
+  if (GetField<uint8_t>(header, kAtLayout) != kLayoutHeadMajor ||
+      GetField<uint8_t>(header, kAtKeyEncoding) != GetField<uint8_t>(header, kAtValueEncoding) || header[kAtZero] != 0)
     return Corrupt("its layout or encoding is not known");
   RecordKey key;
   key.name_space = header.substr(kRecordFixedBytes, sizes.namespace_bytes);
   key.fact_id = header.substr(kRecordFixedBytes + sizes.namespace_bytes, sizes.fact_id_bytes);
-  key.content_version = Get<uint32_t>(header, kAtContentVersion);
+  key.content_version = GetField<uint32_t>(header, kAtContentVersion);
   const size_t names_end = kRecordFixedBytes + sizes.namespace_bytes + sizes.fact_id_bytes;
   const size_t at_tokens = (names_end + 3) / 4 * 4;
   const size_t tokens_end = at_tokens + sizes.tokens * sizeof(TokenId);
@@ -177,11 +158,11 @@ Result<RecordKey> DecodeRecordKey(std::string_view header, const RecordSizes& si
   if (header.substr(names_end, at_tokens - names_end).find_first_not_of('\0') != std::string_view::npos ||
       header.substr(tokens_end, at_checksum - tokens_end).find_first_not_of('\0') != std::string_view::npos)
     return Corrupt("the padding is not zero");
-  key.model_key = GetHash(header, kAtModelKey);
+  key.model_key = GetField<Hash128>(header, kAtModelKey);
   key.encoding = sizes.encoding;
-  key.calibration_id = GetHash(header, kAtCalibration);
-  key.window_digest = GetHash(header, kAtWindow);
-  if (key.Id() != GetHash(header, kAtRecordId)) return Corrupt("the record id does not fit the key");
+  key.calibration_id = GetField<Hash128>(header, kAtCalibration);
+  key.window_digest = GetField<Hash128>(header, kAtWindow);
+  if (key.Id() != GetField<Hash128>(header, kAtRecordId)) return Corrupt("the record id does not fit the key");
   return key;
 }
 

@@ -29,4 +29,7 @@ class Embedder {
   virtual Result<std::vector<float>> Embed(std::span<const std::string_view> texts) = 0;
 };
 
+// For embedders: what Embed refuses. kTooLarge: over limits::kQuestionBytes; kInvalidUtf8. Names the text by its place.
+Status CheckEmbedTexts(std::span<const std::string_view> texts);
+
 }  // namespace inferscale

@@ -158,17 +158,10 @@ Status LlamaEmbedder::CheckModel(const std::filesystem::path& path) {
 size_t LlamaEmbedder::CountTokens(std::string_view text) const { return tokenizer_->Encode(text, SIZE_MAX).size(); }
 
 Result<std::vector<float>> LlamaEmbedder::Embed(std::span<const std::string_view> texts) {
+  TRY(CheckEmbedTexts(texts));
   std::vector<Input> inputs;
   inputs.reserve(texts.size());
-  for (size_t i = 0; i < texts.size(); ++i) {
-    const auto named = [i](const std::string& what) { return "text " + std::to_string(i + 1) + " to embed " + what; };
-    if (texts[i].size() > limits::kQuestionBytes)
-      return Fail(ErrorCode::kTooLarge,
-                  named("is longer than the limit of " + std::to_string(limits::kQuestionBytes) + " bytes"));
-    if (const size_t at = FirstInvalidUtf8(texts[i]); at != std::string_view::npos)
-      return Fail(ErrorCode::kInvalidUtf8, named("is not valid UTF-8 at byte " + std::to_string(at)));
-    inputs.push_back({tokenizer_->Encode(texts[i], limits::kEmbedTokens), i});
-  }
+  for (size_t i = 0; i < texts.size(); ++i) inputs.push_back({tokenizer_->Encode(texts[i], limits::kEmbedTokens), i});
   // Texts of about the same length together: short ones then come in full batches, long ones alone.
   std::stable_sort(inputs.begin(), inputs.end(),
                    [](const Input& a, const Input& b) { return a.ids.size() < b.ids.size(); });

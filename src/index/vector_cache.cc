@@ -5,13 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <bit>
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <optional>
 #include <utility>
 
+#include "base/fields.h"
 #include "base/file.h"
 #include "base/limits.h"
 
@@ -21,34 +22,19 @@ namespace fs = std::filesystem;
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they lie in memory");
-
 constexpr std::string_view kMagic = "\x89ISV\r\n\x1A\n";  // text-mode transfers damage it visibly
 constexpr uint32_t kVersion = 1;
 constexpr size_t kHeaderBytes = 48;
 constexpr size_t kHeaderChecked = kHeaderBytes - sizeof(uint64_t);  // the checksum covers what is before it
 constexpr size_t kDigestBytes = 16;
 
-template <class T>
-void Put(std::string& out, const T& value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-template <class T>
-T Get(std::string_view bytes, size_t at) {
-  T value;
-  std::memcpy(&value, bytes.data() + at, sizeof value);
-  return value;
-}
-
 std::string MakeHeader(const Hash128& embedder, uint32_t dim) {
-  std::string header(kMagic);
-  Put(header, kVersion);
-  Put(header, dim);
-  Put(header, embedder.high);
-  Put(header, embedder.low);
-  Put(header, uint64_t{0});
-  Put(header, Checksum64(header.data(), header.size()));
+  std::string header(kHeaderBytes, '\0');
+  std::copy(kMagic.begin(), kMagic.end(), header.begin());
+  PutField(header, kMagic.size(), kVersion);
+  PutField(header, 12, dim);
+  PutField(header, 16, embedder);
+  PutField(header, kHeaderChecked, Checksum64(header.data(), kHeaderChecked));
   return header;
 }
 
@@ -62,9 +48,9 @@ bool IsFinite(std::span<const float> vector) {
 std::string WhyUnusable(std::string_view bytes, std::string_view expected_header) {
   if (!bytes.starts_with(kMagic)) return "is not a vector cache";
   if (bytes.size() < kHeaderBytes) return "is cut short";
-  if (const auto version = Get<uint32_t>(bytes, kMagic.size()); version != kVersion)
+  if (const auto version = GetField<uint32_t>(bytes, kMagic.size()); version != kVersion)
     return "has format version " + std::to_string(version) + ", not " + std::to_string(kVersion);
-  if (Get<uint64_t>(bytes, kHeaderChecked) != Checksum64(bytes.data(), kHeaderChecked)) return "is damaged";
+  if (GetField<uint64_t>(bytes, kHeaderChecked) != Checksum64(bytes.data(), kHeaderChecked)) return "is damaged";
   if (bytes.substr(0, kHeaderBytes) != expected_header) return "was made by another embedder";
   return "";
 }
@@ -165,11 +151,11 @@ size_t VectorCache::ReadRows(std::string_view bytes, std::string* good) {
   for (; bytes.size() >= row_bytes_; bytes.remove_prefix(row_bytes_)) {
     const size_t checked = row_bytes_ - sizeof(uint64_t);
     std::memcpy(vector.data(), bytes.data() + kDigestBytes, dim_ * sizeof(float));
-    if (Get<uint64_t>(bytes, checked) != Checksum64(bytes.data(), checked) || !IsFinite(vector)) {
+    if (GetField<uint64_t>(bytes, checked) != Checksum64(bytes.data(), checked) || !IsFinite(vector)) {
       ++damaged;
       continue;
     }
-    Remember({Get<uint64_t>(bytes, 0), Get<uint64_t>(bytes, sizeof(uint64_t))}, vector);
+    Remember(GetField<Hash128>(bytes, 0), vector);
     good->append(bytes.substr(0, row_bytes_));
   }
   return damaged;
@@ -192,12 +178,11 @@ Status VectorCache::Append(const Hash128& text, std::span<const float> vector) {
   if (rows_.contains(text)) return {};
   Remember(text, vector);
   if (!read_only_reason_.empty()) return {};
-  std::string row;
-  row.reserve(row_bytes_);
-  Put(row, text.high);
-  Put(row, text.low);
-  row.append(reinterpret_cast<const char*>(vector.data()), vector.size_bytes());
-  Put(row, Checksum64(row.data(), row.size()));
+  std::string row(row_bytes_, '\0');
+  PutField(row, 0, text);
+  std::memcpy(row.data() + kDigestBytes, vector.data(), vector.size_bytes());
+  const size_t checked = row_bytes_ - sizeof(uint64_t);
+  PutField(row, checked, Checksum64(row.data(), checked));
   if (const Status written = Write(row); !written) StopStoring(written.error());
   return {};
 }
