@@ -19,8 +19,11 @@ Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& 
       return Micros{std::chrono::duration_cast<std::chrono::microseconds>(now).count()};
     };
   const std::filesystem::path path = folder / "catalog.db";
-  TRY_ASSIGN(const bool lost, sqlite::LogIsDamaged(folder / "catalog.db-wal"));
-  if (report != nullptr) report->changes_lost = lost;
+  const std::filesystem::path log = folder / "catalog.db-wal";
+  TRY_ASSIGN(const bool lost, sqlite::LogIsDamaged(log));
+  std::error_code none;  // no log: its size is uintmax_t(-1)
+  const uintmax_t log_bytes = std::filesystem::file_size(log, none);
+  if (report != nullptr) *report = {.changes_lost = lost, .unclean = !none && log_bytes > 0};
   const sqlite::ConnectionOptions connection = {options.vfs, false, options.secure_delete};
   const auto prepare = [&](sqlite::Connection& db) -> Status {
     TRY(sqlite::Migrate(db, sqlite::Migrations(), options.program));

@@ -23,6 +23,8 @@ struct SqliteOpenReport {
   // The process before this one crashed, and since then its log was damaged: what it had acknowledged last may be lost.
   // Fsck says so too, until it repairs.
   bool changes_lost = false;
+  // It did crash: bytes of what it was deleting may still be in the files until Scrub.
+  bool unclean = false;
 };
 
 // Opens or makes `folder`/catalog.db. The caller owns the folder (base/dir_lock.h): no other process uses the file.

@@ -118,6 +118,15 @@ Result<std::unique_ptr<Connection>> Connection::Open(const std::filesystem::path
   return connection;
 }
 
+Status Connection::SyncLog() {
+  sqlite3_file* log = nullptr;
+  int code = sqlite3_file_control(db_, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (code == SQLITE_OK && log != nullptr && log->pMethods != nullptr)
+    code = log->pMethods->xSync(log, SQLITE_SYNC_FULL);
+  if (code != SQLITE_OK) return tl::unexpected<Error>(SqliteError(db_, code, "sync the log"));
+  return {};
+}
+
 Connection::~Connection() {
   for (auto& [sql, prepared] : prepared_) {
     INFERSCALE_ASSERT(!prepared.in_use);

@@ -77,6 +77,9 @@ class Connection {
     TRY(BindAll(SQLITE_TRANSIENT, place, args...));
     return cursor;
   }
+  // What was written to the log, or cut off it, is durable.
+  Status SyncLog();
+
   // The same for a statement whose rows nobody wants.
   template <class... Args>
   Status Run(std::string_view sql, const Args&... args) {

@@ -38,6 +38,8 @@ Status SqliteCatalog::Scrub() {
     // The WAL holds pages as they were: it is written back and cut to nothing.
     TRY_ASSIGN(const auto busy, db.Value("PRAGMA wal_checkpoint(TRUNCATE)"));
     if (busy != 0) return Fail(ErrorCode::kIo, "catalog: a reader kept the log from being emptied; try again");
+    // SQLite does not sync that, and a power cut would bring the old log back.
+    TRY(db.SyncLog());
     return WipeUnusedSpace(db);
   });
   if (!status) has_residue_ = true;

@@ -57,7 +57,13 @@ Result<std::unique_ptr<Memory>> Memory::Open(const MemoryOptions& options, Embed
   SqliteOptions sqlite;
   sqlite.vfs = options.vfs;
   sqlite.clock = options.clock;
-  TRY_ASSIGN(memory->catalog_, OpenSqliteCatalog(options.data_folder, sqlite));
+  SqliteOpenReport opened;
+  TRY_ASSIGN(memory->catalog_, OpenSqliteCatalog(options.data_folder, sqlite, &opened));
+  if (opened.changes_lost)
+    spdlog::warn(
+        "{}: the disk damaged the log of the process before this one, which crashed: what it stored last may "
+        "be lost (`inferscale fsck` has the details)",
+        options.data_folder.string());
   Catalog& catalog = *memory->catalog_;
   if (embedder != nullptr && !options.any_embedder)
     TRY(catalog.UseEmbedder({embedder->name(), embedder->key(), embedder->dim()}));
@@ -67,6 +73,7 @@ Result<std::unique_ptr<Memory>> Memory::Open(const MemoryOptions& options, Embed
   TRY_ASSIGN(kv.encoding, UseEncoding(catalog, options.kv_encoding));
   kv.files = options.files;
   TRY_ASSIGN(memory->vault_, KvVault::Open(kv, catalog));
+  if (opened.unclean) TRY(catalog.Scrub());                         // what a crash left of a deletion
   const uint32_t dims = embedder != nullptr ? embedder->dim() : 1;  // without one nothing is searched
   memory->indexes_ = std::make_unique<NameSpaceIndexCache>(catalog, dims, options.index_bytes);
   TRY_ASSIGN(const std::optional<std::string> words, catalog.GetSetting(kWordsSetting));

@@ -85,6 +85,24 @@ FactInput Given(std::string_view text, std::string_view id) {
   return fact;
 }
 
+RecallOptions All() {
+  RecallOptions options;
+  options.top_k = 1000;
+  return options;
+}
+
+RecallOptions Filtered(std::string_view filter) {
+  RecallOptions options = All();
+  options.filter = filter;
+  return options;
+}
+
+std::string Words(int count, const std::string& stem) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += (i > 0 ? " " : "") + stem + std::to_string(i);
+  return text;
+}
+
 void MemoryTest::SetUp() {
   const fs::path memory = "/dev/shm";
   const fs::path parent = fs::is_directory(memory) ? memory : fs::temp_directory_path();
@@ -168,6 +186,14 @@ bool MemoryTest::Encode(std::string_view ns, std::string_view id, const std::vec
   const auto put = memory().vault().Put(Space(ns).id, {&record, 1});
   EXPECT_TRUE(put) << put.error().message;
   return put && put->at(0);
+}
+
+void MemoryTest::Fill(std::string_view ns, const std::string& prefix, int count, size_t repeat) {
+  for (int i = 0; i < count; ++i) {
+    const std::string id = prefix + std::to_string(i);
+    RememberText(ns, "fact " + id, id);
+    ASSERT_TRUE(Encode(ns, id, {}, repeat));
+  }
 }
 
 RecordHandle MemoryTest::Load(std::string_view ns, std::string_view id, size_t repeat) {

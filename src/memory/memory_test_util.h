@@ -48,6 +48,13 @@ std::string PayloadOf(const KvRecord& record);
 
 FactInput Given(std::string_view text, std::string_view id = {});
 
+inline constexpr char kAda[] = "user:ada";  // namespaces
+inline constexpr char kBob[] = "user:bob";
+
+RecallOptions All();
+RecallOptions Filtered(std::string_view filter);        // all that it finds
+std::string Words(int count, const std::string& stem);  // "stem0 stem1 …"
+
 class MemoryTest : public ::testing::Test {
  protected:
   void SetUp() override;
@@ -57,6 +64,7 @@ class MemoryTest : public ::testing::Test {
   void Open(const MemoryOptions& options);
   void Close() { memory_.reset(); }
   Memory& memory() { return *memory_; }
+  KvVault& vault() { return memory_->vault(); }
 
   // All of these expect success.
   std::vector<AddedFact> Remember(std::string_view ns, const std::vector<FactInput>& facts);
@@ -68,6 +76,8 @@ class MemoryTest : public ::testing::Test {
   NamespaceInfo Space(std::string_view ns);
   // Puts a record of the fact that saw others at their present versions; false: it was refused.
   bool Encode(std::string_view ns, std::string_view id, const std::vector<std::string>& saw = {}, size_t repeat = 1);
+  // Facts "PREFIX0", "PREFIX1", … of the namespace, each with a record.
+  void Fill(std::string_view ns, const std::string& prefix, int count, size_t repeat = 1);
   RecordHandle Load(std::string_view ns, std::string_view id, size_t repeat = 1);  // null: nothing usable
   bool IsQueued(std::string_view ns, std::string_view id);
   // Ids, scores and texts of everything that a search finds, as text; rows of equal score by id.
