@@ -16,7 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::IsEmpty;
 
-constexpr char kAda[] = "user:ada";
 constexpr size_t kRepeat = 100;  // 300 tokens: seven are enough for a calibration
 constexpr int kEnough = 7;
 static_assert((kEnough - 1) * 3 * kRepeat < limits::kCalibrationTokensMin &&

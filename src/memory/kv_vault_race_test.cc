@@ -14,20 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::IsEmpty;
 
-constexpr char kAda[] = "user:ada";
-constexpr char kBob[] = "user:bob";
-
 class KvVaultRaceTest : public MemoryTest {
  protected:
-  // Facts "PREFIX0", "PREFIX1", … of the namespace, each with a record.
-  void Fill(std::string_view ns, const std::string& prefix, int count, size_t repeat = 1) {
-    for (int i = 0; i < count; ++i) {
-      const std::string id = prefix + std::to_string(i);
-      RememberText(ns, "fact " + id, id);
-      ASSERT_TRUE(Encode(ns, id, {}, repeat));
-    }
-  }
-  KvVault& vault() { return memory().vault(); }
 };
 
 // Files that let somebody act while a record is on its way from the disk.

@@ -13,19 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::IsEmpty;
 
-constexpr char kAda[] = "user:ada";
-constexpr char kBob[] = "user:bob";
-
 class KvVaultTest : public MemoryTest {
  protected:
-  // Facts "PREFIX0", "PREFIX1", … of the namespace, each with a record.
-  void Fill(std::string_view ns, const std::string& prefix, int count, size_t repeat = 1) {
-    for (int i = 0; i < count; ++i) {
-      const std::string id = prefix + std::to_string(i);
-      RememberText(ns, "fact " + id, id);
-      ASSERT_TRUE(Encode(ns, id, {}, repeat));
-    }
-  }
   // How many of them are usable.
   int Usable(std::string_view ns, const std::string& prefix, int count, size_t repeat = 1) {
     int usable = 0;
@@ -45,7 +34,6 @@ class KvVaultTest : public MemoryTest {
     return all;
   }
   size_t Erasing() { return memory().catalog().PendingErase(1000)->size(); }
-  KvVault& vault() { return memory().vault(); }
 };
 
 TEST_F(KvVaultTest, WhatIsLoadedIsWhatWasPut) {

@@ -14,28 +14,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
 
-constexpr char kAda[] = "user:ada";
-constexpr char kBob[] = "user:bob";
-
 using MemoryRecallTest = MemoryTest;
-
-RecallOptions All() {
-  RecallOptions options;
-  options.top_k = 1000;
-  return options;
-}
-
-RecallOptions Filtered(std::string_view filter) {
-  RecallOptions options = All();
-  options.filter = filter;
-  return options;
-}
-
-std::string Words(int count, const std::string& stem) {
-  std::string text;
-  for (int i = 0; i < count; ++i) text += (i > 0 ? " " : "") + stem + std::to_string(i);
-  return text;
-}
 
 TEST_F(MemoryRecallTest, DatesAreSearchedFor) {
   FactInput fact = Given("went to Rome", "rome");
