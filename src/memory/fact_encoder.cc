@@ -1,68 +1,37 @@
 #include "memory/fact_encoder.h"
 
 #include <algorithm>
-#include <optional>
 #include <unordered_set>
 
-#include "base/assert.h"
 #include "base/clock.h"
 #include "core/fact.h"
+#include "memory/fact_encoder_impl.h"
 
 namespace inferscale {
 
 namespace {
 
-bool IsLive(const FactRow& row, Micros now) {
-  return row.superseded_by.empty() && (!row.expires_us || *row.expires_us > now);
-}
+// Ordinals have gaps where turns went with their facts, or where the application counts its own way. So many ordinals
+// are looked through for one turn: 6,400 for the widest window.
+constexpr uint64_t kTurnGaps = 32;
 
-// Whether a namespace's queue is to be worked on: a full run waits, something is wanted or tried again, or nothing new
-// has come for the delay.
+// Failed lately: not to be tried again before its time.
+bool BacksOff(const QueueItem& item, Micros now) { return item.attempts > 0 && item.due_us > now; }
+
+// Whether a namespace's queue, those that back off left out, is to be worked on: a full run waits, something is wanted
+// or tried again, or nothing new has come for the delay.
 bool IsReady(const std::vector<QueueItem>& queued, size_t run_facts, Micros now) {
   if (queued.size() >= run_facts) return true;
   bool waits = false, due = false;
   for (const QueueItem& item : queued) {
     if (item.due_us <= now && (item.priority > 0 || item.attempts > 0)) return true;
-    waits = waits || (item.attempts == 0 && item.due_us > now);
+    waits = waits || item.due_us > now;
     due = due || item.due_us <= now;
   }
   return due && !waits;
 }
 
 }  // namespace
-
-struct FactEncoder::Fact {
-  FactSeq seq = 0;
-  RunFact run;
-  std::string turn;
-  bool alone = false;  // it expires: in nobody's window, and without one
-};
-
-// Facts that share a pass, and what they see.
-struct FactEncoder::Group {
-  std::vector<const Fact*> seen, facts;
-  std::vector<TurnRow> turns;  // seen too, before the facts
-  std::vector<bool> missing;   // [facts]
-  bool open = false;           // more facts may come
-  int32_t priority = 0;
-  std::vector<Tokens> turn_tokens, seen_tokens, tokens;  // of ReadTexts
-};
-
-struct FactEncoder::Plan {
-  std::vector<Fact> live;                        // in order
-  std::unordered_map<FactSeq, int32_t> missing;  // and their priorities
-  std::vector<Group> groups;
-
-  bool IsMissing(const Fact& fact) const { return missing.contains(fact.seq); }
-  void Add(Group group) {
-    for (const Fact* fact : group.facts) {
-      const auto found = missing.find(fact->seq);
-      group.missing.push_back(found != missing.end());
-      if (found != missing.end()) group.priority = std::max(group.priority, found->second);
-    }
-    groups.push_back(std::move(group));
-  }
-};
 
 Result<FactEncoder> FactEncoder::Make(Memory& memory, Engine& engine, Tokens header, const WindowSpec& window) {
   if (window.kind == WindowKind::kNear)
@@ -102,9 +71,11 @@ Status FactEncoder::ScanLive(NamespaceId ns, Plan& plan) const {
 Status FactEncoder::FindMissing(NamespaceId ns, EncodeWhat what, Plan& plan) const {
   Catalog& catalog = memory_->catalog();
   if (what == EncodeWhat::kAll) TRY(catalog.EnqueueAll(ns));
-  TRY_ASSIGN(const std::vector<QueueItem> queued, catalog.QueuedFacts(ns));
+  TRY_ASSIGN(std::vector<QueueItem> queued, catalog.QueuedFacts(ns));
+  const Micros now = NowMicros();
+  if (what == EncodeWhat::kDue) std::erase_if(queued, [now](const QueueItem& item) { return BacksOff(item, now); });
   const auto run_facts = static_cast<size_t>(window_.kind == WindowKind::kAnchored ? window_.count : 1);
-  if (queued.empty() || (what == EncodeWhat::kDue && !IsReady(queued, run_facts, NowMicros()))) return {};
+  if (queued.empty() || (what == EncodeWhat::kDue && !IsReady(queued, run_facts, now))) return {};
   std::vector<FactSeq> seqs;
   for (const QueueItem& item : queued) {
     plan.missing[item.fact] = item.priority;
@@ -162,8 +133,14 @@ Status FactEncoder::AddTurns(NamespaceId ns, const Fact& fact, Group& group) con
   const auto source = memory_->catalog().FindTurn(ns, fact.turn);
   if (!source && source.error().code == ErrorCode::kNotFound) return {};  // sees the header only
   TRY(source);
-  const auto count = std::min<uint64_t>(source->ordinal, static_cast<uint64_t>(window_.count));
-  TRY_ASSIGN(group.turns, memory_->catalog().GetTurns(ns, source->ordinal - count, count));
+  const auto wanted = static_cast<uint64_t>(window_.count);
+  for (const uint64_t back : {wanted, kTurnGaps * wanted}) {
+    const uint64_t reach = std::min(source->ordinal, back);
+    TRY_ASSIGN(group.turns, memory_->catalog().GetTurns(ns, source->ordinal - reach, reach));
+    if (group.turns.size() >= wanted || reach == source->ordinal) break;
+  }
+  if (group.turns.size() > wanted)
+    group.turns.erase(group.turns.begin(), group.turns.end() - static_cast<std::ptrdiff_t>(wanted));
   return {};
 }
 
@@ -184,108 +161,6 @@ Status FactEncoder::PlanSingles(NamespaceId ns, Plan& plan) const {
     if (!fact.alone) before.push_back(&fact);
   }
   return {};
-}
-
-Result<bool> FactEncoder::ReadTexts(NamespaceId ns, Group& group) const {
-  std::vector<const Fact*> all = group.seen;
-  all.insert(all.end(), group.facts.begin(), group.facts.end());
-  std::vector<FactSeq> seqs;
-  for (const Fact* fact : all) seqs.push_back(fact->seq);
-  TRY_ASSIGN(const std::vector<FactRow> rows, memory_->catalog().GetFacts(ns, seqs));
-  if (rows.size() != all.size()) return false;
-  const Micros now = NowMicros();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].seq != all[i]->seq || rows[i].version != all[i]->run.version || !IsLive(rows[i], now)) return false;
-    Tokens tokens = engine_->tokenizer().Text(FactPromptText(rows[i].text, rows[i].date));
-    (i < group.seen.size() ? group.seen_tokens : group.tokens).push_back(std::move(tokens));
-  }
-  for (const TurnRow& turn : group.turns)
-    group.turn_tokens.push_back(engine_->tokenizer().Text(TurnPromptText(turn.speaker, turn.text)));
-  return true;
-}
-
-namespace {
-
-// What the group's members have seen before the one at hand: as sights for the digest, as rows for the catalog.
-struct Seeing {
-  std::vector<Sight> sights;
-  std::vector<Seen> rows;
-  void Add(SeenKind kind, uint64_t seq, std::string_view id, uint32_t version, const Tokens& tokens) {
-    sights.push_back({id, version, tokens});
-    rows.push_back({kind, seq, version});
-  }
-};
-
-}  // namespace
-
-Status FactEncoder::EncodeGroup(const NamespaceInfo& ns, Group& group, const EncodeControl& control,
-                                EncodeStats& stats) const {
-  FactGroup pass;
-  pass.stem = header_;
-  Seeing seen;
-  const auto see = [&](const Tokens& tokens) { pass.stem.insert(pass.stem.end(), tokens.begin(), tokens.end()); };
-  for (size_t i = 0; i < group.turns.size(); ++i) {
-    const TurnRow& turn = group.turns[i];
-    see(group.turn_tokens[i]);
-    seen.Add(SeenKind::kTurn, turn.seq, turn.id, turn.version, group.turn_tokens[i]);
-  }
-  for (size_t i = 0; i < group.seen.size(); ++i) {
-    see(group.seen_tokens[i]);
-    seen.Add(SeenKind::kFact, group.seen[i]->seq, group.seen[i]->run.id, group.seen[i]->run.version,
-             group.seen_tokens[i]);
-  }
-  const size_t context = seen.rows.size();
-  for (size_t i = 0; i < group.facts.size(); ++i)
-    seen.Add(SeenKind::kFact, group.facts[i]->seq, group.facts[i]->run.id, group.facts[i]->run.version,
-             group.tokens[i]);
-  pass.facts = group.tokens;
-  pass.missing = group.missing;
-  pass.keep_stem = group.open;
-  pass.pass_tokens = control.pass_tokens;
-
-  const EngineInfo& engine = engine_->info();
-  std::vector<NewRecord> made;
-  GroupHooks hooks;
-  hooks.go_on = control.go_on;
-  hooks.load = [&](size_t place) -> Result<RecordHandle> {
-    const Fact& fact = *group.facts[place];
-    const WantedRecord wanted{fact.seq, fact.run.id, fact.run.version, group.tokens[place]};
-    TRY_ASSIGN(std::vector<RecordHandle> loaded,
-               memory_->vault().Load(ns, engine.model_key, engine.kv_shape, {&wanted, 1}));
-    return std::move(loaded.front());
-  };
-  hooks.made = [&](size_t place, KvPayload payload) -> Result<RecordHandle> {
-    const Fact& fact = *group.facts[place];
-    RecordKey key{.name_space = ns.name,
-                  .fact_id = fact.run.id,
-                  .content_version = fact.run.version,
-                  .token_ids = group.tokens[place],
-                  .model_key = engine.model_key,
-                  .encoding = KvEncoding::kF16,
-                  .calibration_id = {},
-                  .window_digest = WindowDigest(window_.kind, std::span(seen.sights).first(context + place))};
-    auto record = std::make_shared<const KvRecord>(KvRecord{std::move(key), std::move(payload)});
-    const auto end = seen.rows.begin() + static_cast<std::ptrdiff_t>(context + place);
-    made.push_back({fact.seq, record, {seen.rows.begin(), end}});
-    return record;
-  };
-  const auto encoded = EncodeFactGroup(*engine_, pass, hooks);
-  TRY(memory_->vault().Put(ns.id, made));  // also what was made before a failure
-  if (encoded) {
-    stats.encoded += encoded->made;
-    stats.fact_tokens += encoded->fact_tokens;
-    stats.computed_tokens += encoded->computed_tokens;
-    return {};
-  }
-  std::vector<FactSeq> failed;
-  for (size_t i = 0; i < group.facts.size(); ++i) {
-    const FactSeq seq = group.facts[i]->seq;
-    const bool is_made = std::any_of(made.begin(), made.end(), [&](const NewRecord& each) { return each.fact == seq; });
-    if (group.missing[i] && !is_made) failed.push_back(seq);
-  }
-  stats.failed += failed.size();
-  stats.last_error = encoded.error().message;
-  return memory_->catalog().EncodeFailed(failed, encoded.error().message);
 }
 
 Result<EncodeStats> FactEncoder::Run(const NamespaceInfo& ns, EncodeWhat what, const EncodeControl& control) {
@@ -326,8 +201,10 @@ Result<EncodeStats> FactEncoder::RunAll(EncodeWhat what, const EncodeControl& co
     std::unordered_set<NamespaceId> known;
     for (const QueueItem& item : due) {
       if (!known.insert(item.name_space).second) continue;
-      TRY_ASSIGN(NamespaceInfo info, catalog.GetNamespace(item.name_space));
-      todo.push_back(std::move(info));
+      auto info = catalog.GetNamespace(item.name_space);
+      if (!info && info.error().code == ErrorCode::kNotFound) continue;  // deleted meanwhile
+      TRY(info);
+      todo.push_back(std::move(*info));
     }
   } else {
     for (NamespaceId after = 0;;) {

@@ -19,7 +19,9 @@
 namespace inferscale {
 
 enum class EncodeWhat : uint8_t {
-  kDue,  // namespaces whose time has come: a full run waits, a fact was recalled without a record, or the delay is over
+  // Namespaces whose time has come: a full run waits, a fact was recalled without a record, or the delay is over.
+  // What failed lately waits. RunAll sees a namespace once the first of its facts is due.
+  kDue,
   kQueued,  // everything that is queued
   kAll,     // every live fact, also those with a usable record
 };
@@ -36,8 +38,8 @@ class FactEncoder {
   // needs all vectors of a namespace at once and is offered for files of facts only.
   static Result<FactEncoder> Make(Memory& memory, Engine& engine, Tokens header, const WindowSpec& window);
 
-  // One call at a time. Facts that fail are put back with a delay, and counted. An error is the catalog's or the
-  // store's: nothing else can be done either.
+  // One call at a time. Facts that fail are put back with a delay, and counted; so are those of a pass that the store
+  // had no room for. An error is the catalog's or the store's: nothing else can be done either.
   Result<EncodeStats> Run(const NamespaceInfo& ns, EncodeWhat what, const EncodeControl& control);
   // The same for all namespaces that have something queued, those in use first.
   Result<EncodeStats> RunAll(EncodeWhat what, const EncodeControl& control);
@@ -56,7 +58,11 @@ class FactEncoder {
   Status AddTurns(NamespaceId ns, const Fact& fact, Group& group) const;
   // False: a fact of it changed since the plan was made.
   Result<bool> ReadTexts(NamespaceId ns, Group& group) const;
-  Status EncodeGroup(const NamespaceInfo& ns, Group& group, const EncodeControl& control, EncodeStats& stats) const;
+  void FitContext(Group& group) const;
+  Result<GroupStats> MakeRecords(const NamespaceInfo& ns, const Group& group, const EncodeControl& control,
+                                 std::vector<NewRecord>& made) const;
+  Status EncodeGroup(const NamespaceInfo& ns, const Group& group, const EncodeControl& control,
+                     EncodeStats& stats) const;
 
   Memory* memory_;
   Engine* engine_;
