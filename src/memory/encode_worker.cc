@@ -4,20 +4,25 @@
 
 #include <algorithm>
 
-#include "base/clock.h"
+#include "base/assert.h"
 
 namespace inferscale {
 
 namespace {
 
-constexpr double kIdleMs = 1000;         // between looks at the queue
-constexpr double kExpiryMs = 60'000;     // between collections of expired facts
-constexpr size_t kFirstPassTokens = 64;  // before a rate is known: 2 facts
+using Millis = std::chrono::duration<double, std::milli>;
+
+constexpr Millis kIdle{1000};               // between looks at the queue
+constexpr std::chrono::minutes kExpiry{1};  // between collections of expired facts
+constexpr size_t kFirstPassTokens = 64;     // before a rate is known: 2 facts
 
 }  // namespace
 
 EncodeWorker::EncodeWorker(Memory& memory, FactEncoder& encoder, const EncodeWorkerOptions& options)
-    : memory_(memory), encoder_(encoder), options_(options), thread_([this] { Work(); }) {}
+    : memory_(memory), encoder_(encoder), options_(options) {
+  INFERSCALE_ASSERT(options.share > 0 && options.share <= 1);
+  thread_ = std::thread([this] { Work(); });
+}
 
 EncodeWorker::~EncodeWorker() {
   {
@@ -28,8 +33,16 @@ EncodeWorker::~EncodeWorker() {
   thread_.join();
 }
 
+void EncodeWorker::AnswerBegins() {
+  const std::lock_guard lock(mutex_);
+  ++answers_;
+}
+
 void EncodeWorker::AnswerEnds() {
-  --answers_;
+  {
+    const std::lock_guard lock(mutex_);
+    --answers_;
+  }
   changed_.notify_all();
 }
 
@@ -42,44 +55,50 @@ void EncodeWorker::Wake() {
 }
 
 // While answers are made, a pass of t ms is followed by t (1 - share) / share ms of rest.
+void EncodeWorker::EndPass() {
+  if (!pass_began_) return;
+  const Clock::time_point now = Clock::now();
+  const Millis took = now - *pass_began_;
+  pass_began_.reset();
+  busy_ms_ += took.count();
+  may_begin_ = now + std::chrono::duration_cast<Clock::duration>(took * ((1 - options_.share) / options_.share));
+}
+
 bool EncodeWorker::GoOn() {
+  EndPass();
   std::unique_lock lock(mutex_);
-  if (pass_began_ms_ >= 0) {
-    const double now = static_cast<double>(NowMicros()) / 1000.0;
-    const double rest = (now - pass_began_ms_) * (1 - options_.share) / options_.share;
-    changed_.wait_for(lock, std::chrono::duration<double, std::milli>(rest),
-                      [&] { return stop_ || answers_.load() == 0; });
-  }
-  pass_began_ms_ = static_cast<double>(NowMicros()) / 1000.0;
+  changed_.wait_until(lock, may_begin_, [&] { return stop_ || answers_ == 0; });
+  pass_began_ = Clock::now();
   return !stop_;
 }
 
+void EncodeWorker::CollectExpired() {
+  const Clock::time_point now = Clock::now();
+  if (expired_at_ && now - *expired_at_ < kExpiry) return;
+  expired_at_ = now;
+  if (const auto expired = memory_.ForgetExpired(); !expired)
+    spdlog::warn("expired facts could not be collected: {}", expired.error().message);
+}
+
 void EncodeWorker::Work() {
-  double last_expiry_ms = 0;
   for (;;) {
-    const double now = static_cast<double>(NowMicros()) / 1000.0;
-    if (now - last_expiry_ms > kExpiryMs) {
-      last_expiry_ms = now;
-      if (const auto expired = memory_.ForgetExpired(); !expired)
-        spdlog::warn("expired facts could not be collected: {}", expired.error().message);
-    }
+    CollectExpired();
     EncodeControl control;
     control.go_on = [this] { return GoOn(); };
     control.pass_tokens = tokens_per_ms_ > 0
                               ? static_cast<size_t>(std::max(1.0, options_.latency_budget_ms * tokens_per_ms_))
                               : kFirstPassTokens;
-    pass_began_ms_ = -1;
+    busy_ms_ = 0;
     const auto stats = encoder_.RunAll(EncodeWhat::kDue, control);
-    if (!stats) {
-      spdlog::warn("facts could not be encoded: {}", stats.error().message);
-    } else if (stats->encoded > 0) {
-      encoded_ += stats->encoded;
-      tokens_per_ms_ = static_cast<double>(stats->computed_tokens) / (stats->seconds * 1000.0);
-    }
+    EndPass();
+    const bool some = stats && stats->encoded > 0;
+    if (!stats) spdlog::warn("facts could not be encoded: {}", stats.error().message);
+    if (some) encoded_ += stats->encoded;
+    if (some && busy_ms_ > 0) tokens_per_ms_ = static_cast<double>(stats->computed_tokens) / busy_ms_;
     std::unique_lock lock(mutex_);
     if (stop_) return;
-    if (stats && stats->encoded > 0) continue;  // perhaps there is more
-    changed_.wait_for(lock, std::chrono::duration<double, std::milli>(kIdleMs), [&] { return stop_ || woken_; });
+    if (some) continue;  // perhaps there is more
+    changed_.wait_for(lock, kIdle, [&] { return stop_ || woken_; });
     woken_ = false;
     if (stop_) return;
   }

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "memory/fact_encoder.h"
@@ -13,8 +15,10 @@
 namespace inferscale {
 
 struct EncodeWorkerOptions {
-  double share = 0.05;             // of the time while answers are made; all of it when there are none
-  double latency_budget_ms = 250;  // how long an answer may wait for a pass that has begun
+  double share = 0.05;  // of the time while answers are made, above 0; all of it when there are none
+  // How long an answer may wait for a pass that has begun. A run's stem, where the engine has to compute it, comes on
+  // top: it cannot be cut.
+  double latency_budget_ms = 250;
 };
 
 class EncodeWorker {
@@ -24,7 +28,7 @@ class EncodeWorker {
   ~EncodeWorker();  // ends after the pass under way
 
   // An answer is being made from now on, or is done.
-  void AnswerBegins() { ++answers_; }
+  void AnswerBegins();
   void AnswerEnds();
   void Wake();  // something was queued
 
@@ -34,18 +38,25 @@ class EncodeWorker {
   void Work();
   // Before a pass: waits until it may begin. False: the worker is to end.
   bool GoOn();
+  void EndPass();
+  void CollectExpired();
 
   Memory& memory_;
   FactEncoder& encoder_;
   EncodeWorkerOptions options_;
-  std::atomic<int> answers_ = 0;
   std::atomic<size_t> encoded_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool stop_ = false;   // guarded
-  bool woken_ = false;  // guarded
+  // Guarded.
+  int answers_ = 0;
+  bool stop_ = false;
+  bool woken_ = false;
   // Of the worker's thread.
-  double pass_began_ms_ = -1;  // none yet
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> pass_began_;  // a pass is under way
+  Clock::time_point may_begin_;                  // the next one, while answers are made
+  std::optional<Clock::time_point> expired_at_;  // expired facts were collected
+  double busy_ms_ = 0;                           // in passes of the present run
   double tokens_per_ms_ = 0;
   std::thread thread_;
 };
