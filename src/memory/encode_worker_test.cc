@@ -65,21 +65,21 @@ TEST_F(EncodeWorkerTest, WakeSavesTheWait) {
 
 TEST_F(EncodeWorkerTest, TakesItsShareAndNoMoreWhileAnswersAreMade) {
   FactEncoder encoder = Encoder();
-  RememberMany(kAda, 0, 30);
-  EncodeWorker worker(memory(), encoder, {.share = 0.25, .latency_budget_ms = 1e-6});
+  RememberMany(kAda, 0, 10);
+  EncodeWorker worker(memory(), encoder, {.share = 0.02, .latency_budget_ms = 1e-6});
   worker.AnswerBegins();
-  EXPECT_TRUE(AllEncoded(30)) << "it has a share";
-  RememberMany(kAda, 30, 10);
-  EXPECT_TRUE(AllEncoded(40));
+  EXPECT_TRUE(AllEncoded(10)) << "it has a share";
+  for (size_t i = 10; i < 15; ++i) {  // each as soon as the one before is there
+    RememberMany(kAda, i, 1);
+    worker.Wake();
+    EXPECT_TRUE(AllEncoded(i + 1));
+  }
   const std::vector<Pass> passes = engine_->passes();
-  ASSERT_GE(passes.size(), 20u);
-  double busy = 0;
+  ASSERT_GE(passes.size(), 8u);
   for (size_t i = 1; i + 1 < passes.size(); ++i) {  // the first may have begun before the answer
     const double took = passes[i].ended_ms - passes[i].began_ms, rest = passes[i + 1].began_ms - passes[i].ended_ms;
-    EXPECT_GE(rest, 3 * took) << i;
-    busy += took;
+    EXPECT_GE(rest, 49 * took) << i;
   }
-  EXPECT_LE(busy, 0.25 * (passes[passes.size() - 2].ended_ms - passes[1].began_ms) + 1);
   worker.AnswerEnds();
 }
 
@@ -153,14 +153,16 @@ TEST_F(EncodeWorkerTest, TheLatencyBudgetBoundsAPass) {
 
 TEST_F(EncodeWorkerTest, RestsAreNoPartOfTheRate) {
   FactEncoder encoder = Encoder();
-  EncodeWorker worker(memory(), encoder, {.share = 0.02, .latency_budget_ms = 1000});
+  EncodeWorker worker(memory(), encoder, {.share = 0.02, .latency_budget_ms = 250});
   worker.AnswerBegins();
   RememberMany(kAda, 0, 6);  // three passes or so, rests between them
   ASSERT_TRUE(AllEncoded(6));
   ASSERT_TRUE(Eventually([&] { return worker.encoded() == 6; }));
   const size_t first = engine_->passes().size();
   ASSERT_GE(first, 2u);
-  RememberMany(kAda, 6, 14);  // some 400 tokens: a tenth of what a second computes; rests counted in, five passes
+  RememberMany(
+      kAda, 6,
+      14);  // some 400 tokens: half of what 250 ms compute on a slow machine; with rests counted in, a pass each
   ASSERT_TRUE(AllEncoded(20));
   EXPECT_LE(PassesFrom(first).size(), 2u);
 }

@@ -201,10 +201,8 @@ Result<EncodeStats> FactEncoder::RunAll(EncodeWhat what, const EncodeControl& co
     std::unordered_set<NamespaceId> known;
     for (const QueueItem& item : due) {
       if (!known.insert(item.name_space).second) continue;
-      auto info = catalog.GetNamespace(item.name_space);
-      if (!info && info.error().code == ErrorCode::kNotFound) continue;  // deleted meanwhile
-      TRY(info);
-      todo.push_back(std::move(*info));
+      TRY_ASSIGN(NamespaceInfo info, catalog.GetNamespace(item.name_space));
+      todo.push_back(std::move(info));
     }
   } else {
     for (NamespaceId after = 0;;) {

@@ -36,7 +36,9 @@ TEST_F(FactEncoderTest, RunsOfAnImportSeeTheirAnchorAndTheMembersBefore) {
   for (size_t i = 0; i < 60; ++i) {
     const size_t run = i / 20 * 20;
     EXPECT_THAT(rows.at(Id(i)).saw, ElementsAreArray(SeenOf(Ids(run == 0 ? 0 : run - 20, i)))) << i;
-    EXPECT_NE(RecordOf(kAda, Id(i)), nullptr) << i;
+    const RecordHandle record = RecordOf(kAda, Id(i));
+    ASSERT_NE(record, nullptr) << i;
+    EXPECT_EQ(record->key.window_digest, DigestOf(Ids(run == 0 ? 0 : run - 20, i))) << i;
   }
   EXPECT_EQ(Queue().queued, 0u);
   EXPECT_EQ(Run(encoder, kAda).encoded, 0u);

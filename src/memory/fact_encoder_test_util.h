@@ -25,6 +25,13 @@ class FactEncoderTest : public EngineMemoryTest {
     for (size_t i = first; i < end; ++i) ids.push_back(Id(i));
     return ids;
   }
+  Hash128 DigestOf(const std::vector<std::string>& ids) {  // of an anchored window
+    std::vector<Tokens> tokens;
+    for (const std::string& id : ids) tokens.push_back(engine_->tokenizer().Text(Fact(kAda, id).text + "\n"));
+    std::vector<Sight> sights;
+    for (size_t i = 0; i < ids.size(); ++i) sights.push_back({ids[i], 1, tokens[i]});
+    return WindowDigest(WindowKind::kAnchored, sights);
+  }
   // Every fact either has a record or is queued for one.
   void ExpectNothingLost(size_t facts) {
     const auto rows = Rows(kAda);
