@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <unordered_map>
 
 #include "base/clock.h"
@@ -32,62 +33,74 @@ Conversation::Conversation(AnswerContext context, Memory& memory, std::string na
 
 void Conversation::Restart() {
   id_ = NewConversationId(name_space_);
-  said_.clear();
+  now_ = {};
   plain_.clear();
-  facts_.clear();
-  placed_.clear();
-  added_.clear();
-  has_plan_ = false;
 }
 
 void Conversation::Cancel() {
   const std::lock_guard lock(stream_mutex_);
+  cancelled_ = true;
   if (stream_ != nullptr) stream_->Cancel();
 }
 
-bool Conversation::Knows(FactSeq fact) const {
-  const auto is = [&](const RecalledFact& each) { return each.key == fact; };
-  return std::any_of(facts_.begin(), facts_.end(), is) || std::any_of(added_.begin(), added_.end(), is);
+// Whether the records in front are still the usable ones: one that saw a fact that is gone is not.
+Result<bool> Conversation::RecordsHold(NamespaceId ns) const {
+  std::vector<FactSeq> seqs;
+  std::unordered_map<FactSeq, Hash128> windows;
+  for (const PromptFact& placed : now_.plan->placed) {
+    if (placed.record == nullptr) continue;
+    const FactSeq seq = now_.plan->facts[placed.fact].key;
+    seqs.push_back(seq);
+    windows[seq] = placed.record->key.window_digest;
+  }
+  if (seqs.empty()) return true;
+  TRY_ASSIGN(const std::vector<KvRow> rows,
+             memory_.catalog().UsableRecords(ns, context_.engine.info().model_key, seqs));
+  return rows.size() == seqs.size() && std::all_of(rows.begin(), rows.end(), [&](const KvRow& row) {
+           return row.window_digest == windows.at(row.fact);
+         });
 }
 
 // Whether every fact that the prompt has is still there, unchanged and not hidden.
 Result<bool> Conversation::PlanHolds() {
-  if (!has_plan_) return false;
+  if (now_.plan == nullptr) return false;
   std::vector<FactSeq> seqs;
   std::unordered_map<FactSeq, uint32_t> versions;
-  for (const auto* facts : {&facts_, &added_})
+  const std::vector<RecalledFact>* added = &now_.added;
+  for (const std::vector<RecalledFact>* facts : {&now_.plan->facts, added})
     for (const RecalledFact& fact : *facts) {
       seqs.push_back(fact.key);
       versions[fact.key] = fact.version;
     }
   if (seqs.empty()) return true;
-  TRY_ASSIGN(const NamespaceInfo ns, memory_.Find(name_space_));
-  TRY_ASSIGN(const std::vector<FactRow> rows, memory_.catalog().GetFacts(ns.id, seqs));
+  const auto ns = memory_.Find(name_space_);
+  if (!ns && ns.error().code == ErrorCode::kNotFound) return false;  // deleted
+  TRY(ns);
+  TRY_ASSIGN(const std::vector<FactRow> rows, memory_.catalog().GetFacts(ns->id, seqs));
   const Micros now = NowMicros();
-  return rows.size() == seqs.size() && std::all_of(rows.begin(), rows.end(), [&](const FactRow& row) {
-           return row.version == versions.at(row.seq) && row.superseded_by.empty() &&
-                  (!row.expires_us || *row.expires_us > now);
-         });
+  const bool same = rows.size() == seqs.size() && std::all_of(rows.begin(), rows.end(), [&](const FactRow& row) {
+                      return row.version == versions.at(row.seq) && row.superseded_by.empty() &&
+                             (!row.expires_us || *row.expires_us > now);
+                    });
+  if (!same) return false;
+  return RecordsHold(ns->id);
 }
 
-Status Conversation::MakePlan(const std::vector<RecalledFact>& ranked) {
-  facts_ = ranked;
-  added_.clear();
-  for (size_t i = 0; i < plain_.size(); ++i) said_[2 * i].content = plain_[i];
-  TRY_ASSIGN(placed_, PinRecords(context_, facts_, options_));
-  has_plan_ = true;
-  return {};
-}
-
-Result<std::string> Conversation::WithNewFacts(std::string_view message, TurnAnswer& turn) const {
+Result<std::string> Conversation::WithNewFacts(std::string_view message, Draft& draft, TurnAnswer& turn) const {
+  const auto known = [&](FactSeq fact) {
+    const auto is = [&](const RecalledFact& each) { return each.key == fact; };
+    return std::any_of(draft.plan->facts.begin(), draft.plan->facts.end(), is) ||
+           std::any_of(draft.added.begin(), draft.added.end(), is);
+  };
   std::vector<FactSeq> seqs;
   const std::vector<RecalledFact>& ranked = turn.answer.ranked;
   for (size_t rank = 0; rank < ranked.size(); ++rank) {
-    if (Knows(ranked[rank].key)) continue;
+    if (known(ranked[rank].key)) continue;
     turn.added.push_back(rank);
     seqs.push_back(ranked[rank].key);
   }
   if (seqs.empty()) return std::string(message);
+  for (const size_t rank : turn.added) draft.added.push_back(ranked[rank]);
   TRY_ASSIGN(const NamespaceInfo ns, memory_.Find(name_space_));
   TRY_ASSIGN(const std::vector<FactRow> rows, memory_.catalog().GetFacts(ns.id, seqs));
   std::string text(kNewFacts);
@@ -96,38 +109,52 @@ Result<std::string> Conversation::WithNewFacts(std::string_view message, TurnAns
   return text + "\n" + std::string(message);
 }
 
-Result<BuiltPrompt> Conversation::Build(std::string_view message) const {
-  TRY_ASSIGN(const Tokens after, context_.layout.AfterFacts("", said_, message));
+Result<BuiltPrompt> Conversation::Build(std::string_view message, const Draft& draft) const {
+  TRY_ASSIGN(const Tokens after, context_.layout.AfterFacts("", draft.said, message));
   const PromptOptions prompt{options_.tail, options_.max_tokens, options_.mode != AnswerMode::kText};
-  return BuildPrompt(context_.engine.info(), context_.layout.header(), placed_, prompt, after);
+  return BuildPrompt(context_.engine.info(), context_.layout.header(), draft.plan->placed, prompt, after);
+}
+
+Result<BuiltPrompt> Conversation::BuildAnew(std::string_view message, Draft& draft, TurnAnswer& turn) const {
+  turn.new_plan = true;
+  turn.added.clear();
+  draft.added.clear();
+  for (size_t i = 0; i < plain_.size(); ++i) draft.said[2 * i].content = plain_[i];
+  auto plan = std::make_shared<Plan>();
+  plan->facts = turn.answer.ranked;
+  TRY_ASSIGN(plan->placed, PinRecords(context_, plan->facts, options_));
+  draft.plan = plan;
+  TRY_ASSIGN(BuiltPrompt prompt, Build(message, draft));
+  // The worst ranked did not fit. Later they may come with a message.
+  plan->placed.resize(plan->placed.size() - prompt.dropped.size());
+  plan->facts.resize(plan->placed.size());
+  return prompt;
 }
 
 Result<TurnAnswer> Conversation::Ask(std::string_view message, const std::function<void(std::string_view)>& on_text) {
+  {
+    const std::lock_guard lock(stream_mutex_);
+    cancelled_ = false;
+  }
   TurnAnswer turn;
+  Draft draft = now_;
   Stopwatch watch;
   TRY_ASSIGN(turn.answer.ranked, context_.source.Recall(message, options_.top_k));
   turn.answer.retrieve_ms = watch.Millis();
   TRY_ASSIGN(const bool holds, PlanHolds());
   std::string text(message);
+  std::optional<BuiltPrompt> prompt;
   if (holds) {
-    TRY_ASSIGN(text, WithNewFacts(message, turn));
-  } else {
-    TRY(MakePlan(turn.answer.ranked));
-    turn.new_plan = true;
+    TRY_ASSIGN(text, WithNewFacts(message, draft, turn));
+    auto built = Build(text, draft);
+    if (!built && built.error().code != ErrorCode::kPromptTooLong) return tl::unexpected(std::move(built).error());
+    if (built && built->dropped.empty()) prompt = std::move(*built);
+  }
+  if (!prompt) {  // or with all that was gathered it does not fit any more: only what matters for this message then
+    text = message;
+    TRY_ASSIGN(prompt, BuildAnew(text, draft, turn));
   }
   turn.answer.load_ms = watch.Millis() - turn.answer.retrieve_ms;
-  auto prompt = Build(text);
-  // With what it has gathered it does not fit any more: only what matters for this message then.
-  const bool crowded = prompt ? !prompt->dropped.empty() && !turn.new_plan
-                              : prompt.error().code == ErrorCode::kPromptTooLong && !turn.new_plan;
-  if (crowded) {
-    TRY(MakePlan(turn.answer.ranked));
-    turn.added.clear();
-    turn.new_plan = true;
-    text = std::string(message);
-    prompt = Build(text);
-  }
-  TRY(prompt);
   turn.sticky = prompt->used.size();
   GenerationOptions generation;
   generation.max_tokens = options_.max_tokens;
@@ -135,11 +162,13 @@ Result<TurnAnswer> Conversation::Ask(std::string_view message, const std::functi
   generation.on_stream = [this](GenerateStream* stream) {
     const std::lock_guard lock(stream_mutex_);
     stream_ = stream;
+    if (stream_ != nullptr && cancelled_) stream_->Cancel();
   };
   TRY(GenerateAnswer(context_.engine, std::move(*prompt), generation, watch.Millis(), on_text, turn.answer));
-  for (const size_t rank : turn.added) added_.push_back(turn.answer.ranked[rank]);
-  said_.push_back({"user", std::move(text)});
-  said_.push_back({"assistant", turn.answer.text});
+  if (!turn.new_plan) turn.answer.used.clear();
+  draft.said.push_back({"user", std::move(text)});
+  draft.said.push_back({"assistant", turn.answer.text});
+  now_ = std::move(draft);
   plain_.emplace_back(message);
   return turn;
 }

@@ -95,6 +95,7 @@ void EncodeWorker::Work() {
     if (!stats) spdlog::warn("facts could not be encoded: {}", stats.error().message);
     if (some) encoded_ += stats->encoded;
     if (some && busy_ms_ > 0) tokens_per_ms_ = static_cast<double>(stats->computed_tokens) / busy_ms_;
+    if (options_.on_look) options_.on_look();
     std::unique_lock lock(mutex_);
     if (stop_) return;
     if (some) continue;  // perhaps there is more

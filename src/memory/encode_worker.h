@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -19,6 +20,7 @@ struct EncodeWorkerOptions {
   // How long an answer may wait for a pass that has begun. A run's stem, where the engine has to compute it, comes on
   // top: it cannot be cut.
   double latency_budget_ms = 250;
+  std::function<void()> on_look;  // after each look at the queue, on the worker's thread; may be null
 };
 
 class EncodeWorker {

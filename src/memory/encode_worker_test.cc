@@ -2,8 +2,9 @@
 // times of the same run, never with a clock.
 #include "memory/encode_worker.h"
 
+#include <condition_variable>
+#include <mutex>
 #include <optional>
-#include <thread>
 
 #include "memory/fact_encoder_test_util.h"
 
@@ -16,13 +17,19 @@ class EncodeWorkerTest : public FactEncoderTest {
  protected:
   using Pass = WatchedEngine::Pass;
 
-  // Half a minute: a busy machine may take long, a worker that waits for nothing takes longer.
-  static bool Eventually(const std::function<bool()>& is) {
-    for (const Stopwatch watch; watch.Millis() < 30'000;) {
-      if (is()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return false;
+  EncodeWorkerOptions With(double share, double latency_budget_ms) {
+    return {.share = share, .latency_budget_ms = latency_budget_ms, .on_look = [this] {
+              const std::lock_guard lock(looked_mutex_);
+              ++looks_;
+              looked_.notify_all();
+            }};
+  }
+  EncodeWorkerOptions Usual() { return With(0.05, 250); }
+  // Asked after each look of the worker. Half a minute: a busy machine may take long, a worker that waits for nothing
+  // takes longer.
+  bool Eventually(const std::function<bool()>& is) {
+    std::unique_lock lock(looked_mutex_);
+    return looked_.wait_for(lock, std::chrono::seconds(30), is);
   }
   bool AllEncoded(size_t facts) {
     return Eventually([&] { return Queue().queued == 0 && Rows(kAda).size() == facts; });
@@ -31,26 +38,32 @@ class EncodeWorkerTest : public FactEncoderTest {
     const std::vector<Pass> all = engine_->passes();
     return {all.begin() + static_cast<std::ptrdiff_t>(first), all.end()};
   }
+
+  std::mutex looked_mutex_;
+  std::condition_variable looked_;
+  size_t looks_ = 0;  // guarded
 };
 
 TEST_F(EncodeWorkerTest, EncodesWhatIsDueWithoutBeingAsked) {
   FactEncoder encoder = Encoder();
   RememberMany(kAda, 0, 30);
-  EncodeWorker worker(memory(), encoder, {});
+  EncodeWorker worker(memory(), encoder, Usual());
   EXPECT_TRUE(AllEncoded(30));
   RememberMany(kAda, 30, 2);  // nobody wakes it
   EXPECT_TRUE(AllEncoded(32));
   EXPECT_TRUE(Eventually([&] { return worker.encoded() == 32; }));
   RememberText(kAda, "not due yet");
+  size_t looks = 0;
+  Eventually([&] { return (looks = looks_) > 0; });
   worker.Wake();
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(Eventually([&] { return looks_ > looks + 1; }));
   EXPECT_EQ(Queue().queued, 1u);
 }
 
 TEST_F(EncodeWorkerTest, WakeSavesTheWait) {
   FactEncoder encoder = Encoder();
   RememberMany(kAda, 0, 1);
-  EncodeWorker worker(memory(), encoder, {});
+  EncodeWorker worker(memory(), encoder, Usual());
   ASSERT_TRUE(AllEncoded(1));
   double fastest = kNever;
   for (size_t i = 1; i <= 5; ++i) {  // without it each takes about a second
@@ -66,7 +79,7 @@ TEST_F(EncodeWorkerTest, WakeSavesTheWait) {
 TEST_F(EncodeWorkerTest, TakesItsShareAndNoMoreWhileAnswersAreMade) {
   FactEncoder encoder = Encoder();
   RememberMany(kAda, 0, 10);
-  EncodeWorker worker(memory(), encoder, {.share = 0.02, .latency_budget_ms = 1e-6});
+  EncodeWorker worker(memory(), encoder, With(0.02, 1e-6));
   worker.AnswerBegins();
   EXPECT_TRUE(AllEncoded(10)) << "it has a share";
   for (size_t i = 10; i < 15; ++i) {  // each as soon as the one before is there
@@ -86,7 +99,6 @@ TEST_F(EncodeWorkerTest, TakesItsShareAndNoMoreWhileAnswersAreMade) {
 // A pass of 2 ms is followed by half an hour; two answers begin in the first one.
 class EncodeWorkerRestTest : public EncodeWorkerTest {
  protected:
-  static constexpr EncodeWorkerOptions kLongRests{.share = 1e-6, .latency_budget_ms = 250};
   void SetUp() override {
     EncodeWorkerTest::SetUp();
     engine_->BeforePass([this](const CaptureRequest&) -> Status {
@@ -96,10 +108,10 @@ class EncodeWorkerRestTest : public EncodeWorkerTest {
       return {};
     });
     encoder_.emplace(Encoder());
-    worker_.emplace(memory(), *encoder_, kLongRests);
+    worker_.emplace(memory(), *encoder_, With(1e-6, 250));
     RememberMany(kAda, 0, 30);
     worker_->Wake();
-    ASSERT_TRUE(Eventually([&] { return !engine_->passes().empty(); }));
+    ASSERT_TRUE(engine_->WaitForPasses(1));
   }
   void TearDown() override {
     worker_.reset();
@@ -112,18 +124,17 @@ class EncodeWorkerRestTest : public EncodeWorkerTest {
 
 TEST_F(EncodeWorkerRestTest, TheEndOfTheLastAnswerEndsIt) {
   worker_->AnswerEnds();
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_EQ(engine_->passes().size(), 1u) << "one answer is still made";
   worker_->AnswerEnds();
   EXPECT_TRUE(AllEncoded(30));
 }
 
 TEST_F(EncodeWorkerRestTest, StopsInTheMiddleOfItAndLosesNothing) {
+  worker_->AnswerEnds();  // one is still made
   worker_.reset();
   EXPECT_EQ(engine_->passes().size(), 1u);
   EXPECT_GE(Rows(kAda).size(), 1u);
   ExpectNothingLost(30);
-  worker_.emplace(memory(), *encoder_, EncodeWorkerOptions());
+  worker_.emplace(memory(), *encoder_, Usual());
   EXPECT_TRUE(AllEncoded(30));
 }
 
@@ -131,7 +142,7 @@ TEST_F(EncodeWorkerTest, TheLatencyBudgetBoundsAPass) {
   FactEncoder encoder = Encoder();
   RememberMany(kAda, 0, 5);
   {
-    EncodeWorker worker(memory(), encoder, {.latency_budget_ms = 1e-6});
+    EncodeWorker worker(memory(), encoder, With(0.05, 1e-6));
     ASSERT_TRUE(AllEncoded(5));
     for (const Pass& pass : PassesFrom(0)) EXPECT_LE(pass.fresh_tokens, 64u) << "no rate is known yet";
     const size_t first = engine_->passes().size();
@@ -141,7 +152,7 @@ TEST_F(EncodeWorkerTest, TheLatencyBudgetBoundsAPass) {
     for (const Pass& pass : PassesFrom(first)) EXPECT_EQ(pass.fresh, 1u);
   }
   RememberMany(kAda, 15, 2);
-  EncodeWorker worker(memory(), encoder, {.latency_budget_ms = kNever});
+  EncodeWorker worker(memory(), encoder, With(0.05, kNever));
   ASSERT_TRUE(AllEncoded(17));
   ASSERT_TRUE(Eventually([&] { return worker.encoded() == 2; }));
   const size_t first = engine_->passes().size();
@@ -153,7 +164,7 @@ TEST_F(EncodeWorkerTest, TheLatencyBudgetBoundsAPass) {
 
 TEST_F(EncodeWorkerTest, RestsAreNoPartOfTheRate) {
   FactEncoder encoder = Encoder();
-  EncodeWorker worker(memory(), encoder, {.share = 0.02, .latency_budget_ms = 250});
+  EncodeWorker worker(memory(), encoder, With(0.02, 250));
   worker.AnswerBegins();
   RememberMany(kAda, 0, 6);  // three passes or so, rests between them
   ASSERT_TRUE(AllEncoded(6));
@@ -173,7 +184,7 @@ TEST_F(EncodeWorkerTest, GoesOnAfterAnError) {
   std::atomic<size_t> tried = 0;
   engine_->BeforePass(
       [&](const CaptureRequest&) -> Status { return ++tried == 1 ? Fail(ErrorCode::kEngine, "not now") : Status(); });
-  EncodeWorker worker(memory(), encoder, {});
+  EncodeWorker worker(memory(), encoder, Usual());
   EXPECT_TRUE(AllEncoded(5));
   EXPECT_EQ(tried, 1 + engine_->passes().size()) << "again after its time, not all the time";
 }
@@ -184,7 +195,7 @@ TEST_F(EncodeWorkerTest, CollectsExpiredFacts) {
   fleeting.expires_us = NowMicros() + 3'600'000'000;
   RememberNow(kAda, {fleeting, Given("here to stay", "stays")});
   later_ = 2 * 3'600'000'000;
-  EncodeWorker worker(memory(), encoder, {});
+  EncodeWorker worker(memory(), encoder, Usual());
   const NamespaceId ns = Space(kAda).id;
   EXPECT_TRUE(Eventually([&] { return !memory().catalog().GetFact(ns, "fleeting"); }));
   EXPECT_TRUE(AllEncoded(1));

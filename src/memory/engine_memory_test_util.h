@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <future>
 #include <memory>
@@ -37,15 +39,19 @@ class WatchedEngine final : public Engine {
 
   // Called before each pass, without a lock; what it returns fails the pass.
   void BeforePass(std::function<Status(const CaptureRequest&)> hook) { before_ = std::move(hook); }
-  void BeforeAnswer(std::function<Status()> hook) { before_answer_ = std::move(hook); }
+  void BeforeAnswer(std::function<Status()> hook) { before_answer_ = std::move(hook); }  // likewise
 
   std::vector<Pass> passes() const {
     const std::lock_guard lock(mutex_);
     return passes_;
   }
-  std::vector<PromptPlan> plans() const {  // of all answers
+  bool WaitForPasses(size_t count) const {  // to half a minute
+    std::unique_lock lock(mutex_);
+    return passed_.wait_for(lock, std::chrono::seconds(30), [&] { return passes_.size() >= count; });
+  }
+  std::vector<GenerateRequest> answers() const {
     const std::lock_guard lock(mutex_);
-    return plans_;
+    return answers_;
   }
 
   const EngineInfo& info() const override { return engine_->info(); }
@@ -55,7 +61,7 @@ class WatchedEngine final : public Engine {
     if (before_answer_) TRY(before_answer_());
     {
       const std::lock_guard lock(mutex_);
-      plans_.push_back(request.plan);
+      answers_.push_back(request);
     }
     return engine_->Submit(std::move(request));
   }
@@ -80,6 +86,7 @@ class WatchedEngine final : public Engine {
     if (result) pass.computed = result->computed_tokens;
     const std::lock_guard lock(mutex_);
     passes_.push_back(pass);
+    passed_.notify_all();
     return result;
   }
 
@@ -88,8 +95,9 @@ class WatchedEngine final : public Engine {
   std::function<Status()> before_answer_;
   Stopwatch watch_;
   mutable std::mutex mutex_;
+  mutable std::condition_variable passed_;
   std::vector<Pass> passes_;
-  std::vector<PromptPlan> plans_;
+  std::vector<GenerateRequest> answers_;
 };
 
 // Worst cosine over tokens, keys and values apart.
