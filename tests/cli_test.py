@@ -38,9 +38,10 @@ class Ask(unittest.TestCase):
         return path
 
     def ask(self, facts, *more, question=QUESTION, code=0, cache=None):
+        context = [] if "--context" in more else ["--context", "2048"]
         done = subprocess.run(
             [PROGRAM, "ask", "--facts", str(facts), "--question", question, "--cache-dir", str(cache or self.cache),
-             "--max-tokens", "8", "--context", "2048", *more], capture_output=True, timeout=600)
+             "--max-tokens", "8", *context, *more], capture_output=True, timeout=600)
         error = done.stderr.decode(errors="replace")
         self.assertEqual(done.returncode, code, error)
         return (json.loads(done.stdout) if "--json" in more and code == 0 else done.stdout.decode()), error

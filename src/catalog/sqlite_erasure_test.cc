@@ -10,8 +10,8 @@
 #include <set>
 
 #include "base/clear_freed.h"
+#include "base/memory_scan_test_util.h"
 #include "catalog/catalog_test_util.h"
-#include "catalog/memory_scan_test_util.h"
 
 namespace inferscale {
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "base/clear_freed.h"
-#include "catalog/memory_scan_test_util.h"
+#include "base/memory_scan_test_util.h"
 #include "memory/memory_test_util.h"
 
 namespace inferscale {

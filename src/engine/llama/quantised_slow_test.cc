@@ -190,9 +190,9 @@ TEST_F(QuantisedTest, AnswersStayAsTheyAre) {
   struct Expected {
     KvEncoding encoding;
     double cosine;
-    size_t same_tokens;  // of 64
+    size_t same_tokens;  // of 64; up to the first near tie that falls otherwise, so it differs from CPU to CPU
   };
-  for (const Expected& want : {Expected{KvEncoding::kInt8, 0.999, 48}, Expected{KvEncoding::kInt4, 0.98, 16}}) {
+  for (const Expected& want : {Expected{KvEncoding::kInt8, 0.999, 32}, Expected{KvEncoding::kInt4, 0.98, 12}}) {
     const auto calibration = calibrator.Finish(want.encoding);
     ASSERT_TRUE(calibration.has_value()) << calibration.error().message;
     std::vector<KvRecord> stored, misread;

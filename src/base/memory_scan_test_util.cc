@@ -1,4 +1,4 @@
-#include "catalog/memory_scan_test_util.h"
+#include "base/memory_scan_test_util.h"
 
 #include <fcntl.h>
 #include <string.h>
