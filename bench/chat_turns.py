@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""First token of a long chat: facts injected, against the same engine with every token of the prompt before in its cache.
+"""First token of a long chat: facts injected, against the same engine with all of the prompt before in its cache.
 
 chat_turns.py PROGRAM DATA_DIR NAMESPACE [TURNS] [ROUNDS]
 
@@ -20,9 +20,10 @@ FACTS, ANSWER = 50, 48
 
 def message(turn):
     topic = TOPICS[turn % len(TOPICS)]
-    return (f"This is message {turn + 1}. I have been thinking about {topic} again, mostly because somebody asked me about it "
-            f"over lunch and I could not say much. Please tell me what you know of the {topic} of the people here, what they "
-            f"said of it, when that was, and whether anything changed since then. Keep it short, I am in a hurry.")
+    return (f"This is message {turn + 1}. I have been thinking about {topic} again, mostly because somebody asked me "
+            f"about it over lunch and I could not say much. Please tell me what you know of the {topic} of the people "
+            f"here, what they said of it, when that was, and whether anything changed since then. Keep it short, I am "
+            f"in a hurry.")
 
 
 def chat(text):
