@@ -4,6 +4,7 @@
 #include <histedit.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -74,6 +75,7 @@ class LineReader {
     const ssize_t count = ::getline(&line, &room, stdin);
     std::optional<std::string> read;
     if (count > 0) read = Chomp(std::string(line, static_cast<size_t>(count)));
+    if (line != nullptr) explicit_bzero(line, room);  // it may name a fact that is forgotten later
     ::free(line);
     return read;
   }

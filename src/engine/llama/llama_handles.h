@@ -2,6 +2,7 @@
 #pragma once
 
 #include <llama.h>
+#include <algorithm>
 
 #include <memory>
 
@@ -31,6 +32,11 @@ class LlamaBatch {
     batch_.n_seq_id[i] = 1;
     batch_.seq_id[i][0] = 0;
     batch_.logits[i] = logits;
+  }
+  // What earlier batches had, too.
+  void Wipe() {
+    Clear();
+    std::fill_n(batch_.token, capacity_, 0);
   }
   const llama_batch& get() const { return batch_; }
 

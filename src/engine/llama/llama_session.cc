@@ -109,6 +109,7 @@ Status LlamaSession::Restore(std::span<const uint8_t> saved) {
 Status LlamaSession::Wipe() {
   prefix_cells_.Clear();
   if (buffer_) buffer_->Wipe();
+  batch_.Wipe();
   // One micro-batch of the first token: it replaces the activations and token ids of the last pass.
   const uint32_t count = std::min(context_tokens_, static_cast<uint32_t>(kMicroBatchTokens));
   Clear();
