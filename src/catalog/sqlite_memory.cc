@@ -12,6 +12,14 @@ namespace {
 
 sqlite3_mem_methods g_default;  // constant after ClearFreedMemory
 
+// SQLite copies a block that it has not filled into the file beside its log when it recovers a log without a whole
+// transaction: whatever the heap had there would be in the data folder.
+void* ZeroedMalloc(int size) {
+  void* block = g_default.xMalloc(size);
+  if (block != nullptr) memset(block, 0, static_cast<size_t>(size));
+  return block;
+}
+
 void ClearingFree(void* block) {
   if (block == nullptr) return;
   explicit_bzero(block, static_cast<size_t>(g_default.xSize(block)));
@@ -34,6 +42,7 @@ void ClearFreedMemory() {
   std::call_once(once, [] {
     if (sqlite3_config(SQLITE_CONFIG_GETMALLOC, &g_default) != SQLITE_OK) return;
     sqlite3_mem_methods clearing = g_default;
+    clearing.xMalloc = ZeroedMalloc;
     clearing.xFree = ClearingFree;
     clearing.xRealloc = ClearingRealloc;
     (void)sqlite3_config(SQLITE_CONFIG_MALLOC, &clearing);
