@@ -7,8 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <clocale>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <mutex>
 #include <thread>
 
 #include "app/console.h"
@@ -43,6 +46,9 @@ class LineReader {
  public:
   LineReader() : terminal_(::isatty(STDIN_FILENO) != 0 && ::isatty(STDERR_FILENO) != 0) {
     if (!terminal_) return;
+    // libedit drops what is no character of the locale: of UTF-8, where the environment names none, all but ASCII.
+    std::setlocale(LC_CTYPE, "");
+    if (MB_CUR_MAX == 1) std::setlocale(LC_CTYPE, "C.UTF-8");
     edit_ = ::el_init("inferscale", stdin, stderr, stderr);
     history_ = ::history_init();
     HistEvent event;
@@ -95,33 +101,46 @@ class LineReader {
   History* history_ = nullptr;
 };
 
-// SIGINT ends the answer under way; without one it is ignored. The signal is blocked in all threads (BlockInterrupts,
-// before any is made) and taken by one that waits for it.
+// SIGINT ends the answer under way; at the prompt it is ignored, and before there is one it ends the program (nothing
+// in the folder needs closing). Made before any other thread: the signal is blocked in all, and taken by one that
+// waits.
 class Interrupts {
  public:
-  static void Block() {
-    sigset_t set;
-    Fill(set);
-    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  Interrupts() {
+    ::sigemptyset(&set_);
+    ::sigaddset(&set_, SIGINT);
+    ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    thread_ = std::thread([this] { Work(); });
   }
-  explicit Interrupts(Conversation& conversation)
-      : thread_([&conversation, this] {
-          sigset_t set;
-          Fill(set);
-          for (int signal = 0; ::sigwait(&set, &signal) == 0 && !stop_;) conversation.Cancel();
-        }) {}
   ~Interrupts() {
+    To(nullptr);
     stop_ = true;
     ::pthread_kill(thread_.native_handle(), SIGINT);
     thread_.join();
   }
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  void To(Conversation* conversation) {  // null: they are ignored
+    const std::lock_guard lock(mutex_);
+    conversation_ = conversation;
+    starting_ = false;
+  }
 
  private:
-  static void Fill(sigset_t& set) {
-    ::sigemptyset(&set);
-    ::sigaddset(&set, SIGINT);
+  void Work() {
+    for (int signal = 0; ::sigwait(&set_, &signal) == 0 && !stop_;) {
+      const std::lock_guard lock(mutex_);
+      if (starting_) ::_exit(ExitStatus(ErrorCode::kCancelled));
+      if (conversation_ != nullptr) conversation_->Cancel();
+    }
   }
+
+  sigset_t set_;
   std::atomic<bool> stop_ = false;
+  std::mutex mutex_;
+  Conversation* conversation_ = nullptr;  // guarded
+  bool starting_ = true;                  // guarded
   std::thread thread_;
 };
 
@@ -155,7 +174,7 @@ class Chat {
     } else if (word == "/forget") {
       TRY(Forget(rest));
     } else {
-      return Fail(ErrorCode::kInvalidArgument, word + " is not a command: /help lists them");
+      return Fail(ErrorCode::kInvalidArgument, ForTerminal(word) + " is not a command: /help lists them");
     }
     return true;
   }
@@ -172,10 +191,7 @@ class Chat {
 
   Result<bool> Answered(const std::string& message) {
     if (worker_) worker_->AnswerBegins();
-    auto turn = conversation_.Ask(message, [](std::string_view text) {
-      PrintOut(ForTerminal(text));
-      std::fflush(stdout);
-    });
+    auto turn = conversation_.Ask(message, [](std::string_view text) { PrintOut(LinesForTerminal(text)); });
     if (worker_) worker_->AnswerEnds();
     PrintOut("\n");
     TRY(turn);
@@ -220,8 +236,21 @@ class Chat {
   std::optional<EncodeWorker> worker_;
 };
 
+int Talk(Chat& chat, bool quiet) {
+  LineReader lines;
+  if (lines.terminal() && !quiet) fmt::print(stderr, "Ask something; /help lists the commands.\n");
+  while (const std::optional<std::string> line = lines.Next()) {
+    const Result<bool> go_on = chat.Handle(*line);
+    if (!go_on) PrintError(go_on.error());
+    if (!go_on && !lines.terminal()) return ExitStatus(go_on.error().code);
+    if (go_on && !*go_on) return 0;
+  }
+  if (lines.terminal()) fmt::print(stderr, "\n");  // behind the Ctrl-D
+  return 0;
+}
+
 Result<int> RunChat(const ChatFlags& flags) {
-  Interrupts::Block();
+  Interrupts interrupts;
   MemorySessionOptions options;
   options.memory = flags.memory;
   options.engine = flags.engine;
@@ -229,16 +258,10 @@ Result<int> RunChat(const ChatFlags& flags) {
   options.text_only = flags.text;
   TRY_ASSIGN(const std::unique_ptr<MemorySession> session, MemorySession::Open(std::move(options)));
   Chat chat(flags, *session);
-  const Interrupts interrupts(chat.conversation());
-  LineReader lines;
-  if (lines.terminal() && !flags.memory.quiet) fmt::print(stderr, "Ask something; /help lists the commands.\n");
-  while (const std::optional<std::string> line = lines.Next()) {
-    const Result<bool> go_on = chat.Handle(*line);
-    if (!go_on) PrintError(go_on.error());
-    if (!go_on && !lines.terminal()) return ExitStatus(go_on.error().code);
-    if (go_on && !*go_on) break;
-  }
-  return 0;
+  interrupts.To(&chat.conversation());
+  const int status = Talk(chat, flags.memory.quiet);
+  interrupts.To(nullptr);
+  return status;
 }
 
 constexpr const char* kChatFooter =

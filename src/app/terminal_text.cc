@@ -2,7 +2,9 @@
 
 namespace inferscale {
 
-std::string ForTerminal(std::string_view text) {
+namespace {
+
+std::string Harmless(std::string_view text, bool lines) {
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size(); ++i) {
@@ -12,10 +14,15 @@ std::string ForTerminal(std::string_view text) {
       out += ' ';
       ++i;
     } else {
-      out += byte < 0x20 || byte == 0x7F ? ' ' : text[i];
+      out += (byte < 0x20 && !(lines && byte == '\n')) || byte == 0x7F ? ' ' : text[i];
     }
   }
   return out;
 }
+
+}  // namespace
+
+std::string ForTerminal(std::string_view text) { return Harmless(text, false); }
+std::string LinesForTerminal(std::string_view text) { return Harmless(text, true); }
 
 }  // namespace inferscale

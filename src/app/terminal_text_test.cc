@@ -12,6 +12,10 @@ TEST(ForTerminal, ControlCharactersBecomeSpaces) {
             "a 31mb");
 }
 
+TEST(ForTerminal, AnAnswerKeepsItsLinesAndNothingElse) {
+  EXPECT_EQ(LinesForTerminal("a\n\x1b[31mb\r\nc"), "a\n [31mb \nc");
+}
+
 TEST(ForTerminal, WordsOfAllScriptsStay) {
   for (const char* text : {"caf\u00e9", "\u00a0", "\u6771\u4eac", "\u05e9\u05dc\u05d5\u05dd", "\U0001F600"})
     EXPECT_EQ(ForTerminal(text), text);
