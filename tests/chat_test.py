@@ -60,6 +60,29 @@ class Terminal:
             open_ = self.read(0.5)
             assert (open_ or re.search(pattern, self.shown)) and time.monotonic() < end, (pattern, self.shown[-3000:])
 
+    def prompt(self, before=""):
+        """What was shown up to the next prompt, when a line can be edited: libedit shows it first, and what is typed
+        before it has set the terminal is edited by the terminal itself."""
+        shown = self.wait(before + "> ")
+        while termios.tcgetattr(self.terminal)[3] & termios.ICANON:
+            time.sleep(0.001)
+        return shown
+
+    def interrupt(self, seconds=30):
+        """Ctrl-C, up to the prompt. The terminal drops what was printed and not read yet, perhaps the prompt of an
+        answer that had just ended: an empty line brings another."""
+        self.send("\x03")
+        end = time.monotonic() + seconds
+        while not re.search("> ", self.shown):
+            assert time.monotonic() < end, self.shown[-3000:]
+            self.read(2)
+            self.send("\r")
+        time.sleep(1)  # until the prompts of all these lines are shown
+        self.read(0.1)
+        self.shown = ""
+        self.send("\r")
+        self.prompt()
+
     def ended(self, seconds=60):
         """The exit status; negative: killed by that signal."""
         end = time.monotonic() + seconds
@@ -104,19 +127,20 @@ class Chat(unittest.TestCase):
     def chat(self, *more):
         terminal = self.start("cache", *more)
         terminal.wait(r"/help lists the commands\.")
-        terminal.wait("> ")
+        terminal.prompt()
         return terminal
 
     def test_lines_are_edited_and_remembered(self):
         chat = self.chat("--max-tokens", "4")
         chat.send("/halp\x1b[D\x1b[D\x7fe\r")  # left twice, backspace, e: /help
         chat.wait("/remember TEXT")
-        chat.wait("> ")
+        chat.prompt()
         chat.send("\x1b[A\r")  # up: the same again
         chat.wait("/remember TEXT")
-        chat.wait("> ")
+        chat.prompt()
         chat.send("/remember The caf\u00e9 is called Z\u00fcrich \U0001F600\r")
         chat.wait("remembered")
+        chat.prompt()
         chat.send("\x04")
         self.assertEqual(chat.ended(), 0)
         self.assertIn("The caf\u00e9 is called Z\u00fcrich \U0001F600", self.run_("recall", "caf\u00e9 called"))
@@ -126,17 +150,13 @@ class Chat(unittest.TestCase):
         chat.send("\x03")
         chat.send("Tell me everything that you know of all the people, at great length.\r")
         chat.wait(r"\n[^\r\n]*\w+ \w+")  # it has begun
-        started = time.monotonic()
-        chat.send("\x03")
-        chat.wait("> ", 60)
-        self.assertLess(time.monotonic() - started, 30)
+        chat.interrupt()
         chat.send("/why\r")
         self.assertIn("injected", chat.wait("computed;"))
-        chat.wait("> ")
+        chat.prompt()
         chat.send("And what did Nora buy?\r")
         chat.wait(r"\n[^\r\n]*\w+")
-        chat.send("\x03")
-        chat.wait("> ", 60)
+        chat.interrupt()
         chat.send("/quit\r")
         self.assertEqual(chat.ended(), 0)
 
@@ -153,7 +173,7 @@ class Chat(unittest.TestCase):
 
         def say(line):  # what is shown until the next prompt
             chat.send(line + "\r")
-            return chat.wait("\n> ")
+            return chat.prompt("\n")
 
         fact = re.search(r"remembered ([0-9a-f-]{36})", say("/remember Nora keeps a parrot called Biscuit")).group(1)
         say("What is the parrot called?")
