@@ -13,7 +13,7 @@ namespace {
 using Millis = std::chrono::duration<double, std::milli>;
 
 constexpr Millis kIdle{1000};               // between looks at the queue
-constexpr std::chrono::minutes kExpiry{1};  // between collections of expired facts
+constexpr std::chrono::minutes kUpkeep{1};  // between collections of expired facts and compactions
 constexpr size_t kFirstPassTokens = 64;     // before a rate is known: 2 facts
 
 }  // namespace
@@ -72,17 +72,24 @@ bool EncodeWorker::GoOn() {
   return !stop_;
 }
 
-void EncodeWorker::CollectExpired() {
+// What nobody waits for. Compaction needs the disk: not while an answer is made.
+void EncodeWorker::Upkeep() {
   const Clock::time_point now = Clock::now();
-  if (expired_at_ && now - *expired_at_ < kExpiry) return;
-  expired_at_ = now;
+  if (upkeep_at_ && now - *upkeep_at_ < kUpkeep) return;
+  upkeep_at_ = now;
   if (const auto expired = memory_.ForgetExpired(); !expired)
     spdlog::warn("expired facts could not be collected: {}", expired.error().message);
+  {
+    const std::lock_guard lock(mutex_);
+    if (answers_ > 0) return;
+  }
+  if (const auto compacted = memory_.vault().Compact(); !compacted)
+    spdlog::warn("the KV store could not be compacted: {}", compacted.error().message);
 }
 
 void EncodeWorker::Work() {
   for (;;) {
-    CollectExpired();
+    Upkeep();
     EncodeControl control;
     control.go_on = [this] { return GoOn(); };
     control.pass_tokens = tokens_per_ms_ > 0

@@ -1,5 +1,5 @@
-// Encodes what is due in the background, beside answers: one thread, which an answer never waits for longer than one
-// pass.
+// Encodes what is due in the background, beside answers, and once a minute collects what expired and, when no answer is
+// made, compacts the store: one thread, which an answer never waits for longer than one pass.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,7 @@ class EncodeWorker {
   // Before a pass: waits until it may begin. False: the worker is to end.
   bool GoOn();
   void EndPass();
-  void CollectExpired();
+  void Upkeep();
 
   Memory& memory_;
   FactEncoder& encoder_;
@@ -57,8 +57,8 @@ class EncodeWorker {
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> pass_began_;  // a pass is under way
   Clock::time_point may_begin_;                  // the next one, while answers are made
-  std::optional<Clock::time_point> expired_at_;  // expired facts were collected
-  double busy_ms_ = 0;                           // in passes of the present run
+  std::optional<Clock::time_point> upkeep_at_;
+  double busy_ms_ = 0;  // in passes of the present run
   double tokens_per_ms_ = 0;
   std::thread thread_;
 };

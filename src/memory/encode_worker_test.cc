@@ -201,5 +201,20 @@ TEST_F(EncodeWorkerTest, CollectsExpiredFacts) {
   EXPECT_TRUE(AllEncoded(1));
 }
 
+TEST_F(EncodeWorkerTest, CompactsTheStore) {
+  MemoryOptions options = Options();
+  options.kv.disk_bytes = 32u << 20;  // segments of 4 MiB
+  Open(options);
+  constexpr size_t kRepeat = 300;  // 58 KB
+  Fill(kAda, "f", 160, kRepeat);
+  for (int i = 0; i < 60; ++i) Forget(kAda, {"f" + std::to_string(i)});
+  const uint64_t before = vault().store_stats().file_bytes;
+  EXPECT_GT(before, 8u << 20) << "more than the segment that is written to";
+  FactEncoder encoder = Encoder();
+  EncodeWorker worker(memory(), encoder, Usual());
+  EXPECT_TRUE(Eventually([&] { return vault().store_stats().file_bytes < before; }));
+  EXPECT_NE(Load(kAda, "f80", kRepeat), nullptr);
+}
+
 }  // namespace
 }  // namespace inferscale
