@@ -323,8 +323,10 @@ class Files(Commands):
         self.assertEqual((stats["facts"], stats["namespaces"], stats["kv"]["records"], stats["erase_pending"]),
                          (7, 1, 0, 0))
         self.assertGreater(stats["queue"]["queued"], 0)
-        self.assertEqual(self.json("stats", "--kv-budget", "2GiB")["kv"]["budget_bytes"], 2 << 30)
-        self.assertIn("7 in 1", self.run_command("stats")[0])
+        self.run_command("remember", "budgets are kept", "--kv-budget", "2GiB", "--kv-namespace-budget", "1GiB")
+        kv = self.json("stats")["kv"]
+        self.assertEqual((kv["budget_bytes"], kv["namespace_budget_bytes"]), (2 << 30, 1 << 30))
+        self.assertRegex(self.run_command("stats")[0], "8 in 1 (.|\n)*of 2048 MiB, 1024 MiB a namespace")
         self.run_command("reembed")
         self.assertEqual(self.run_command("fsck")[0], "clean\n")
         self.assertEqual(self.json("recall", "Where does Nora live?")[0]["id"], "new")

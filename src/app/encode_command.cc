@@ -110,7 +110,7 @@ void AddEncodeCommand(CLI::App& app, int* status) {
   auto flags = std::make_shared<EncodeFlags>();
   CLI::App* encode = app.add_subcommand("encode", "Compute the KV that facts of a memory wait for");
   AddMemoryFlags(*encode, flags->memory);
-  AddBudgetFlag(*encode, flags->memory);
+  AddBudgetFlags(*encode, flags->memory);
   encode->add_flag("--every-namespace", flags->every_namespace, "All namespaces, those in use first");
   encode->add_flag("--all", flags->all, "Also facts that have KV");
   encode->add_option("--encode-window", flags->window, "What a fact sees when its KV is computed, see below")

@@ -122,7 +122,7 @@ void AddImportCommand(CLI::App& app, int* status) {
   command->add_option("--turns", flags->turns_path, "Turns of the conversation they come from")->type_name("T.jsonl");
   AddMemoryFlags(*command, flags->memory);
   AddEmbedFlag(*command, flags->memory);
-  AddBudgetFlag(*command, flags->memory);
+  AddBudgetFlags(*command, flags->memory);
   command->footer(kFooter);
   OnCommand(*command, status, [flags] { return RunImport(*flags); });
 }

@@ -70,12 +70,14 @@ void AddEmbedFlag(CLI::App& command, MemoryFlags& flags) {
       ->type_name("GGUF|URL");
 }
 
-void AddBudgetFlag(CLI::App& command, MemoryFlags& flags) {
-  command
-      .add_option("--kv-budget", flags.kv_budget,
-                  "Bytes on disk for KV, such as 2GiB; default: 10 GiB, or a tenth of the free space if that is less")
-      ->transform(CLI::AsSizeValue(false).description(""))
-      ->type_name("SIZE");
+void AddBudgetFlags(CLI::App& command, MemoryFlags& flags) {
+  const auto add = [&](const char* name, uint64_t& bytes, const char* help) {
+    command.add_option(name, bytes, help)->transform(CLI::AsSizeValue(false).description(""))->type_name("SIZE");
+  };
+  add("--kv-budget", flags.kv_budget,
+      "Bytes on disk for KV, such as 2GiB, from now on; at first 10 GiB, or a tenth of the free space if that is less");
+  add("--kv-namespace-budget", flags.kv_namespace_budget,
+      "The most that the KV of one namespace takes of them, from now on; at first all");
 }
 
 Result<OpenedMemory> OpenMemory(const MemoryFlags& flags, std::string_view name, MemoryUse use) {
@@ -85,6 +87,7 @@ Result<OpenedMemory> OpenMemory(const MemoryFlags& flags, std::string_view name,
   options.data_folder = flags.data_folder;
   options.command = fmt::format("inferscale {}", name);
   options.kv.disk_bytes = flags.kv_budget;
+  options.kv.name_space_bytes = flags.kv_namespace_budget;
   if (!flags.kv_encoding.empty()) options.kv_encoding = ParseKvEncoding(flags.kv_encoding);
   options.any_embedder = use == MemoryUse::kReembed;
   TRY(CheckFolder(flags, options.command, use));

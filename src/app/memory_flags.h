@@ -17,7 +17,8 @@ struct MemoryFlags {
   std::filesystem::path data_folder;
   std::string name_space = "default";
   std::string embed_model;  // a GGUF file or a URL
-  uint64_t kv_budget = 0;   // bytes; 0: KvVault's default
+  uint64_t kv_budget = 0;   // bytes; 0: as the folder has it
+  uint64_t kv_namespace_budget = 0;
   std::string kv_encoding;  // "": as the folder has it
   bool json = false, quiet = false;
 };
@@ -28,8 +29,8 @@ void AddMemoryFlags(CLI::App& command, MemoryFlags& flags);
 void AddMemoryPlace(CLI::App& command, MemoryFlags& flags, CLI::Option* other = nullptr);
 // Adds --embed-model, for commands that search or add.
 void AddEmbedFlag(CLI::App& command, MemoryFlags& flags);
-// Adds --kv-budget, for commands that are there to change what the store keeps.
-void AddBudgetFlag(CLI::App& command, MemoryFlags& flags);
+// Adds --kv-budget and --kv-namespace-budget, for commands that are there to change what the store keeps.
+void AddBudgetFlags(CLI::App& command, MemoryFlags& flags);
 
 // What a command does with the folder.
 enum class MemoryUse : uint8_t {

@@ -161,7 +161,7 @@ void AddRememberCommand(CLI::App& app, int* status) {
       ->type_name("KEY");
   AddMemoryFlags(*remember, flags->memory);
   AddEmbedFlag(*remember, flags->memory);
-  AddBudgetFlag(*remember, flags->memory);
+  AddBudgetFlags(*remember, flags->memory);
   remember->footer(kFooter);
   OnCommand(*remember, status, [flags] { return RunRemember(*flags); });
 }

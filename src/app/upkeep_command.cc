@@ -48,7 +48,8 @@ Result<int> RunStats(const MemoryFlags& flags) {
                  {"encoding", KvEncodingName(stats.kv_encoding)},
                  {"bytes", stats.kv_bytes},
                  {"file_bytes", stats.kv_file_bytes},
-                 {"budget_bytes", stats.kv_budget_bytes}}},
+                 {"budget_bytes", stats.kv_budget_bytes},
+                 {"namespace_budget_bytes", stats.kv_namespace_budget_bytes}}},
                {"queue", {{"queued", stats.queue.queued}, {"due", stats.queue.due}, {"failing", stats.queue.failing}}},
                {"erase_pending", stats.erase_pending}});
     return 0;
@@ -57,10 +58,13 @@ Result<int> RunStats(const MemoryFlags& flags) {
   PrintOut(fmt::format("folder         {}\nembedder       {}\nfacts          {} in {} namespaces\n",
                        flags.data_folder.string(), embedder ? embedder->name : "none yet", stats.facts,
                        stats.namespaces));
-  PrintOut(fmt::format("KV             {} records {}, {:.1f} MiB; files {:.1f} of {:.0f} MiB\n", stats.records,
-                       AsText(stats), static_cast<double>(stats.kv_bytes) / kMiB,
-                       static_cast<double>(stats.kv_file_bytes) / kMiB,
-                       static_cast<double>(stats.kv_budget_bytes) / kMiB));
+  PrintOut(fmt::format(
+      "KV             {} records {}, {:.1f} MiB; files {:.1f} of {:.0f} MiB{}\n", stats.records, AsText(stats),
+      static_cast<double>(stats.kv_bytes) / kMiB, static_cast<double>(stats.kv_file_bytes) / kMiB,
+      static_cast<double>(stats.kv_budget_bytes) / kMiB,
+      stats.kv_namespace_budget_bytes < stats.kv_budget_bytes
+          ? fmt::format(", {:.0f} MiB a namespace", static_cast<double>(stats.kv_namespace_budget_bytes) / kMiB)
+          : ""));
   PrintOut(fmt::format("encode queue   {}, {} of them due, {} failing\nto be erased   {} records\n", stats.queue.queued,
                        stats.queue.due, stats.queue.failing, stats.erase_pending));
   return 0;
@@ -121,7 +125,6 @@ void AddUpkeepCommands(CLI::App& app, int* status) {
   CLI::App* command = app.add_subcommand("stats", "Count facts, KV, and what is to be done");
   AddMemoryFlags(*command, *stats);
   command->remove_option(command->get_option("--namespace"));  // they are counted together
-  AddBudgetFlag(*command, *stats);
   command->footer("Example:\n  inferscale stats --json");
   OnCommand(*command, status, [stats] { return RunStats(*stats); });
 

@@ -109,6 +109,7 @@ class KvVault {
   SegmentStoreStats store_stats() const { return store_->stats(); }
   HotSetStats hot_stats() const { return hot_->stats(); }
   uint64_t disk_budget() const { return disk_bytes_; }
+  uint64_t name_space_budget() const { return name_space_bytes_; }
   KvEncoding encoding() const { return encoding_; }
 
  private:

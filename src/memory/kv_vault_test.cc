@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <utility>
 
 #include "memory/memory_test_util.h"
 
@@ -270,6 +271,27 @@ TEST_F(KvVaultTest, ANamespaceHasItsOwnBudget) {
   EXPECT_EQ(Usable(kAda, "f", 8, kRepeat), 3) << "of 265 KB each";
   EXPECT_NE(Load(kAda, "f7", kRepeat), nullptr);
   EXPECT_EQ(Usable(kBob, "f", 2, kRepeat), 2) << "nobody else's";
+}
+
+TEST_F(KvVaultTest, BudgetsAreKeptUntilOthersAreSet) {
+  const uint64_t first = memory().Stats()->kv_budget_bytes;
+  EXPECT_EQ(memory().Stats()->kv_namespace_budget_bytes, first);
+  const auto set = [&](uint64_t disk, uint64_t name_space) {
+    MemoryOptions options = Options();
+    options.kv.disk_bytes = disk;
+    options.kv.name_space_bytes = name_space;
+    Open(options);
+    return std::pair(memory().Stats()->kv_budget_bytes, memory().Stats()->kv_namespace_budget_bytes);
+  };
+  EXPECT_EQ(set(0, 0), std::pair(first, first));
+  EXPECT_EQ(set(8u << 20, 2u << 20), std::pair(uint64_t{8} << 20, uint64_t{2} << 20));
+  EXPECT_EQ(set(0, 3u << 20), std::pair(uint64_t{8} << 20, uint64_t{3} << 20));
+  EXPECT_EQ(set(0, 0), std::pair(uint64_t{8} << 20, uint64_t{3} << 20));
+  ASSERT_TRUE(memory().catalog().SetSetting("kv_budget_bytes", "8 MiB"));
+  Close();
+  MemoryOptions options = Options();
+  options.kv.disk_bytes = 0;
+  EXPECT_EQ(CodeOf(Memory::Open(options, &embedder_)), ErrorCode::kCorrupt);
 }
 
 TEST_F(KvVaultTest, RecordsLargerThanTheHotSetAreReadFromTheDisk) {

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <charconv>
 #include <system_error>
 
 #include "catalog/sqlite_catalog.h"
@@ -18,6 +19,8 @@ namespace {
 constexpr size_t kEmbedBatch = 32;
 constexpr char kWordsSetting[] = "word_splitter";
 constexpr char kEncodingSetting[] = "kv_encoding";
+constexpr char kBudgetSetting[] = "kv_budget_bytes";
+constexpr char kNameSpaceBudgetSetting[] = "kv_namespace_budget_bytes";
 constexpr int kUpdateAttempts = 8;  // of writers who change the same fact at once, each but one has to read it again
 
 // A part has at most so many tokens for the embedder, and so few bytes that no model makes more of it than a record may
@@ -33,6 +36,23 @@ Result<KvEncoding> UseEncoding(Catalog& catalog, std::optional<KvEncoding> wante
   if (wanted && wanted != now) TRY(catalog.SetSetting(kEncodingSetting, KvEncodingName(*wanted)));
   if (!wanted && !now) return Fail(ErrorCode::kCorrupt, "catalog: there is no KV encoding " + *kept);
   return wanted ? *wanted : *now;
+}
+
+// The same for a budget, where 0 asks for none: the default, if none was ever asked for.
+Result<uint64_t> UseBytes(Catalog& catalog, const char* setting, uint64_t wanted) {
+  TRY_ASSIGN(const std::optional<std::string> kept, catalog.GetSetting(setting));
+  if (wanted > 0) {
+    const std::string text = std::to_string(wanted);
+    if (text != kept) TRY(catalog.SetSetting(setting, text));
+    return wanted;
+  }
+  uint64_t bytes = 0;
+  if (!kept) return bytes;
+  const char* const end = kept->data() + kept->size();
+  const auto [read, error] = std::from_chars(kept->data(), end, bytes);
+  if (error != std::errc() || read != end)
+    return Fail(ErrorCode::kCorrupt, fmt::format("catalog: {} is not a number of bytes", setting));
+  return bytes;
 }
 
 Status CheckNameSpace(std::string_view name) {
@@ -71,6 +91,8 @@ Result<std::unique_ptr<Memory>> Memory::Open(const MemoryOptions& options, Embed
   kv.folder = options.data_folder / "kv";
   kv.calibration_folder = options.data_folder / "calibrations";
   TRY_ASSIGN(kv.encoding, UseEncoding(catalog, options.kv_encoding));
+  TRY_ASSIGN(kv.disk_bytes, UseBytes(catalog, kBudgetSetting, kv.disk_bytes));
+  TRY_ASSIGN(kv.name_space_bytes, UseBytes(catalog, kNameSpaceBudgetSetting, kv.name_space_bytes));
   kv.files = options.files;
   TRY_ASSIGN(memory->vault_, KvVault::Open(kv, catalog));
   if (opened.unclean) TRY(catalog.Scrub());                         // what a crash left of a deletion
@@ -311,6 +333,7 @@ Result<MemoryStats> Memory::Stats() {
   const SegmentStoreStats store = vault_->store_stats();
   stats.kv_file_bytes = store.allocated_bytes;
   stats.kv_budget_bytes = vault_->disk_budget();
+  stats.kv_namespace_budget_bytes = vault_->name_space_budget();
   TRY_ASSIGN(const std::vector<DeadRecord> pending, catalog_->PendingErase(limits::kListPage));
   stats.erase_pending = pending.size();
   TRY_ASSIGN(stats.queue, catalog_->CountQueue());

@@ -36,9 +36,11 @@
 namespace inferscale {
 
 struct MemoryOptions {
-  std::filesystem::path data_folder;      // made when it is not there, mode 0700
-  std::string command = "inferscale";     // what a second process is told: no user's text
-  KvVaultOptions kv;                      // folders, `encoding` and `files` are set by Open
+  std::filesystem::path data_folder;   // made when it is not there, mode 0700
+  std::string command = "inferscale";  // what a second process is told: no user's text
+  // Folders, `encoding` and `files` are set by Open. Budgets are kept for the folder; 0: as they were kept, or the
+  // defaults.
+  KvVaultOptions kv;
   std::optional<KvEncoding> kv_encoding;  // of new records, kept for the folder; nothing: as it was kept, or f16
   size_t index_bytes = limits::kIndexCacheBytes;
   bool any_embedder = false;  // open though the stored vectors are of another embedder: for Reembed
@@ -76,6 +78,7 @@ struct MemoryStats {
   uint64_t kv_bytes = 0;                      // of usable records
   uint64_t kv_file_bytes = 0;
   uint64_t kv_budget_bytes = 0;
+  uint64_t kv_namespace_budget_bytes = 0;  // that of the folder, if none was set
   uint64_t erase_pending = 0;
   QueueCounts queue;
 };
