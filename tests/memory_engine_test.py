@@ -99,6 +99,22 @@ class Memory(unittest.TestCase):
         self.assertIn("Biscuit", self.run_("recall", "parrot called Biscuit", "--top-k", "2", data=data))
         self.assertIn("where does she live", self.run_("recall", "where does she live", data=data))  # --remember
 
+    def test_kv_as_int8(self):
+        some = self.folder / "some.jsonl"
+        some.write_text("".join(line + "\n" for line in FACTS.read_text().splitlines()[:70]))
+        self.run_("import", some, data="int8")
+        self.run_("encode", data="int8")
+        exact = json.loads(self.run_("stats", "--json", data="int8"))["kv"]
+        self.assertEqual(exact["records_as"], {"f16": 70})
+        again = json.loads(self.run_("encode", "--all", "--kv-encoding", "int8", "--json", data="int8"))
+        self.assertEqual(again["encoded"], 70)
+        kv = json.loads(self.run_("stats", "--json", data="int8"))["kv"]
+        self.assertEqual((kv["encoding"], kv["records_as"]), ("int8", {"int8": 70}))
+        self.assertLess(kv["bytes"], 0.6 * exact["bytes"])
+        answer = self.ask(data="int8")
+        self.assertGreater(answer["injected_tokens"], 0.6 * answer["prompt_tokens"])
+        self.assertIn("clean", self.run_("fsck", data="int8"))
+
     def test_kill_while_encoding(self):
         data = self.copy("killed")
         for delay in (2.0, 3.0, 4.0):
