@@ -88,6 +88,9 @@ inline constexpr size_t kVocabularyTokens = 1 << 20;  // the largest known vocab
 
 // Search.
 inline constexpr size_t kIndexRows = 10'000'000;    // one namespace's vectors: 15 GB of 384 elements
+inline constexpr uint32_t kTopkRows = 1u << 30;     // of one search on vectors in one memory: 768 GB of 384 f16
+inline constexpr uint32_t kTopkQueries = 1024;      // of one search
+inline constexpr uint32_t kTopkOnDevice = 1024;     // k: one thread block sorts what it merges in shared memory
 inline constexpr size_t kCommonTermFacts = 100;     // a rarer term is always searched for: its list costs microseconds
 inline constexpr size_t kCommonPostings = 200'000;  // read at most where a question has common terms only: 3 MB
 inline constexpr size_t kFilterBytes = 64 * 1024;
