@@ -39,6 +39,7 @@ endfunction()
 function(inferscale_cuda_tests)
   file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/cuda/*_test.cc)
   file(GLOB utils CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/cuda/*_test_util.cc
-                                    ${CMAKE_SOURCE_DIR}/src/kernels/kv_*_test_util.cc)
+                                    ${CMAKE_SOURCE_DIR}/src/kernels/kv_*_test_util.cc
+                                    ${CMAKE_SOURCE_DIR}/src/kernels/topk_*_test_util.cc)
   inferscale_test_executable(cuda_test cuda fast "${tests}" "${utils}")
 endfunction()
