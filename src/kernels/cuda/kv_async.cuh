@@ -62,15 +62,23 @@ __device__ inline void CopyAsync(void* shared, const void* global) {
 }
 
 // One thread copies `bytes`, a multiple of 16 with both addresses aligned to 16. They are announced to `barrier`, where
-// the thread has yet to arrive (ArriveWhenCopied).
+// the thread has yet to arrive (ArriveWhenCopied). kOnce: L2 gives up these lines before others.
+template <bool kOnce>
 __device__ inline void CopyBulk(void* shared, const void* global, uint32_t bytes, Barrier* barrier) {
 #if __CUDA_ARCH__ >= 900
   const uint32_t at = SharedAddress(barrier);
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   SharedAddress(shared)),
-               "l"(global), "r"(bytes), "r"(at)
-               : "memory");
+  uint64_t policy;
+  if constexpr (kOnce) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  } else {
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  }
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(SharedAddress(shared)),
+      "l"(global), "r"(bytes), "r"(at), "l"(policy)
+      : "memory");
 #else
   for (uint32_t i = 0; i < bytes; i += 16) {
     CopyAsync<16>(static_cast<uint8_t*>(shared) + i, static_cast<const uint8_t*>(global) + i);

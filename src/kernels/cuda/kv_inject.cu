@@ -49,7 +49,7 @@ __device__ Eight Decode(const Bits& bits, __half scale, const uint4 (&channels)[
   return x;
 }
 
-template <bool kKey>
+template <bool kKey, bool kOnce>
 __device__ void StoreRow(const RowBits& row, const ThreadRope& rope, const BlockPair& pair, int64_t cell,
                          const RowChannels& channels, PayloadEncoding encoding, CacheType type) {
   const uint32_t bytes = 8 * BytesPerElement(type);
@@ -57,8 +57,8 @@ __device__ void StoreRow(const RowBits& row, const ThreadRope& rope, const Block
   uint8_t* first = to + rope.groups.at[0] * bytes;
   uint8_t* second = to + rope.groups.at[1] * bytes;
   if (SameBits(encoding, type) && !(kKey && rope.groups.turns[0])) {
-    StoreBits(first, bytes, row.group[0]);
-    StoreBits(second, bytes, row.group[1]);
+    StoreBits<kOnce>(first, bytes, row.group[0]);
+    StoreBits<kOnce>(second, bytes, row.group[1]);
     return;
   }
   Eight a = Decode<kKey>(row.group[0], row.scale, channels.words[0], encoding);
@@ -69,8 +69,8 @@ __device__ void StoreRow(const RowBits& row, const ThreadRope& rope, const Block
 #pragma unroll
     for (int i = 0; i < 8; ++i) a.v[i] *= scale, b.v[i] *= scale;
   }
-  StoreBits(first, bytes, ToCache(a, type));
-  StoreBits(second, bytes, ToCache(b, type));
+  StoreBits<kOnce>(first, bytes, ToCache(a, type));
+  StoreBits<kOnce>(second, bytes, ToCache(b, type));
 }
 
 // The writing side: a thread's part of the K rows or of the V rows.
@@ -98,8 +98,8 @@ class Writer {
     if (!kKey && IsQuantised(encoding_)) row.scale = Scale(pair, stage);
     RowChannels channels;
     if (kKey && IsQuantised(encoding_)) LoadChannels(pair, stage, rope.groups, channels);
-    StoreRow<kKey>(row, rope, pair, cell, channels, encoding_,
-                   kType == kAny ? pair.type : static_cast<CacheType>(kType));
+    StoreRow<kKey, S::kOnce>(row, rope, pair, cell, channels, encoding_,
+                             kType == kAny ? pair.type : static_cast<CacheType>(kType));
   }
 
  private:

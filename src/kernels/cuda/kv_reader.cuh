@@ -25,6 +25,10 @@ struct Stage {
   static constexpr uint32_t kBits = kMixed ? 16 : BitsPerElement(static_cast<PayloadEncoding>(kEncoding));
   static constexpr bool kHasScales = kMixed || IsQuantised(static_cast<PayloadEncoding>(kEncoding));
   static constexpr bool kHasChannels = kHasScales && !kMixed;
+  // Whether what is read and written gives up its lines of L2 first. A launch touches every byte once. Measured:
+  // quantised records gain 1 to 4 % when reads and writes do so; unquantised ones lose 2 % at 6,000 tokens, and 3 %
+  // when only the reads do.
+  static constexpr bool kOnce = kHasChannels;
   // What one block has under way: 4.2 TB/s times 0.8 µs from a copy to its data are 3.4 MB, half of them reads: 13 KB
   // for each of 132 multiprocessors, which have three blocks.
   static constexpr uint32_t kCount = kHasChannels ? 8 : 5;
@@ -133,13 +137,13 @@ class Reader {
       const uint32_t bits = BitsPerElement(encoding_);
       const uint8_t* key = rows_.Row(pair.head, pair.layer);
       uint8_t* to = stage.rows + place_.slot * S::KeyRow(plan_);
-      CopyBulk(to, key, run_ * (plan_.shape.key_dim * bits / 8), full);
+      CopyBulk<S::kOnce>(to, key, run_ * (plan_.shape.key_dim * bits / 8), full);
       to = stage.rows + TokensPerBlock(plan_.shape) * S::KeyRow(plan_) + place_.slot * S::ValueRow(plan_);
-      CopyBulk(to, key + value_at_, run_ * (plan_.shape.value_dim * bits / 8), full);
+      CopyBulk<S::kOnce>(to, key + value_at_, run_ * (plan_.shape.value_dim * bits / 8), full);
     }
     if (S::kHasChannels && threadIdx.x % 32 == 0 && S::StagesChannels(plan_)) {
       const KeyQuant* row = plan_.calibration + (pair.layer * plan_.shape.heads + pair.head) * plan_.shape.key_dim;
-      CopyBulk(stage.channels, row, plan_.shape.key_dim * sizeof(KeyQuant), full);
+      CopyBulk<false>(stage.channels, row, plan_.shape.key_dim * sizeof(KeyQuant), full);
     }
     if (S::kHasScales && live_ && IsQuantised(encoding_)) {
       const auto at = reinterpret_cast<uintptr_t>(rows_.Scale(pair.head, pair.layer));

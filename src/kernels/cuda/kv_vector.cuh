@@ -46,8 +46,12 @@ __device__ inline Bits LoadBits(const uint8_t* at, uint32_t bytes) {
   return bits;
 }
 
+// kOnce: L2 gives up these lines before others.
+template <bool kOnce = false>
 __device__ inline void StoreBits(uint8_t* at, uint32_t bytes, Bits bits) {
-  if (bytes == 16) {
+  if (kOnce && bytes == 16) {
+    __stcs(reinterpret_cast<uint4*>(at), bits);
+  } else if (bytes == 16) {
     *reinterpret_cast<uint4*>(at) = bits;
   } else if (bytes == 8) {
     *reinterpret_cast<uint2*>(at) = make_uint2(bits.x, bits.y);
