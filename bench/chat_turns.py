@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """First token of a long chat: facts injected, against the same engine with all of the prompt before in its cache.
 
-chat_turns.py PROGRAM DATA_DIR NAMESPACE [TURNS] [ROUNDS]
+chat_turns.py PROGRAM DATA_DIR NAMESPACE [TURNS] [ROUNDS] [FACTS]
 
 The namespace's facts must be encoded. Each round is two chats of the same messages: one injects the facts, the other
 (--text) computes them in its first turn and has them cached from then on. Printed: medians over the rounds.
@@ -15,7 +15,8 @@ PROGRAM, DATA, NAMESPACE = sys.argv[1:4]
 TURNS = int(sys.argv[4]) if len(sys.argv) > 4 else 20
 ROUNDS = int(sys.argv[5]) if len(sys.argv) > 5 else 3
 TOPICS = ["travel", "work", "family", "music", "sports", "food", "books", "school", "health", "plans"]
-FACTS, ANSWER = 50, 48
+FACTS = int(sys.argv[6]) if len(sys.argv) > 6 else 50  # for each message
+ANSWER = 48
 
 
 def message(turn):
