@@ -23,9 +23,10 @@ TopkWork WorkOf(const TopkArgs& args) {
   work.groups = (args.query_count + work.tile_queries - 1) / work.tile_queries;
   const uint32_t tiles = (args.rows + kTileRows - 1) / kTileRows;
   work.slices = std::clamp(kScoreBlocks / work.groups, 1u, std::max(tiles, 1u));
-  work.trigger = args.k + std::max(64u, args.k / 2);  // half of k more: a cut reads all keys some 20 times
+  work.trigger = args.k + std::max(64u, args.k / 2);  // the more, the fewer cuts
+  work.most = args.k + std::max(16u, args.k / 8);
   work.capacity = work.trigger + kTileRows;
-  work.longest = work.slices * work.capacity <= kSortKeys ? work.capacity : args.k;
+  work.longest = work.slices * work.capacity <= kSortKeys ? work.capacity : work.most;
   return work;
 }
 

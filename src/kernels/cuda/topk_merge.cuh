@@ -38,7 +38,12 @@ class Merge {
   __device__ uint32_t Run() {
     const uint64_t bound = memory_.total > kSortKeys ? FindBound() : 0;
     ForEachKey([&](uint64_t key) {
-      if (key >= bound) memory_.keys[atomicAdd(&memory_.taken, 1)] = key;
+      if (key < bound) return;
+      // Lanes that are here together take their places at once: an atomic each would wait for the others.
+      const uint32_t lanes = __activemask(), before = __popc(lanes & ((1u << threadIdx.x % 32) - 1));
+      uint32_t place = 0;
+      if (before == 0) place = atomicAdd(&memory_.taken, __popc(lanes));
+      memory_.keys[__shfl_sync(lanes, place, __ffs(lanes) - 1) + before] = key;
     });
     __syncthreads();
     Sort(memory_.taken);
