@@ -5,9 +5,9 @@ tensor per layer, which makes it slower). Rotates through 1 GB of sources and ta
 
   torch_inject.py            prints tokens, microseconds eager and compiled, and a copy of the same bytes
 """
-import statistics
-
 import torch
+
+from torch_time import time_us
 
 LAYERS, HEADS, DIM, BLOCK, FACT = 32, 8, 128, 16, 30
 
@@ -22,20 +22,6 @@ def inject(facts, cache, blocks, offsets, cos, sin):
     kv = torch.cat(facts, dim=3)
     rows = torch.cat((rotate(kv[:, :, 0], cos, sin), kv[:, :, 1]), dim=-1)  # [heads, layers, tokens, 2 * DIM]
     cache[:, blocks, offsets] = rows.permute(1, 2, 0, 3)
-
-
-def time_us(launch, count):
-    times = []
-    for r in range(10):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for v in range(count):
-            launch(v)
-        end.record()
-        end.synchronize()
-        if r >= 3:
-            times.append(start.elapsed_time(end) * 1e3 / count)
-    return statistics.median(times)
 
 
 def main():

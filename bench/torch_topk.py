@@ -4,11 +4,12 @@ cuda_topk_bench's results against double precision.
 
   torch_topk.py FOLDER       the folder that cuda_topk_bench wrote its results to
 """
-import statistics
 import sys
 
 import numpy
 import torch
+
+from torch_time import time_us
 
 DIM, K, COLD = 384, 50, 1 << 30
 MASK = 0xFFFFFFFF
@@ -32,20 +33,6 @@ def vectors(kind, first, rows):
         part = elements(first + r * DIM, min(100_000, rows - r) * DIM).view(-1, DIM)
         out[r:r + 100_000] = part.half() if kind == "f16" else (part * 1016.0).to(torch.int8)
     return out
-
-
-def time_us(launch, count):
-    times = []
-    for r in range(9):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for v in range(count):
-            launch(v)
-        end.record()
-        end.synchronize()
-        if r >= 2:
-            times.append(start.elapsed_time(end) * 1e3 / count)
-    return statistics.median(times)
 
 
 def exact(base, queries):
