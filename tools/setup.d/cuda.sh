@@ -32,4 +32,5 @@ cuda_install() {
   ln -s lib "$tmp/nvidia/cu13/lib64"
   mv "$tmp/nvidia/cu13" "$CUDA_FOLDER"
   rm -rf "$tmp"
+  [[ -x $CUDA_FOLDER/bin/nvcc ]]  # a step that failed did not end this: callers ask for its status
 }
