@@ -46,6 +46,11 @@ struct TopkArgs {
 // kInvalidArgument or kTooLarge with the reason. vectors and queries are aligned to 16 bytes. No memory is looked at.
 Status CheckTopk(const TopkArgs& args);
 
+// Whether a row, which must be one of args.rows, may be found.
+INFERSCALE_HD inline bool IsTopkCandidate(const TopkArgs& args, uint32_t row) {
+  return args.mask == nullptr || (args.mask[row / 64] >> (row % 64) & 1) != 0;
+}
+
 // A score and its row as one number, larger is better: no two rows have the same key, and none has 0.
 INFERSCALE_HD inline uint32_t TopkOrder(float score) {
   if (!(score == score)) return 0;

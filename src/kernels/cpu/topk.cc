@@ -87,7 +87,7 @@ void TopkCpu(const TopkArgs& args) {
     Scorer scorer(args, query);
     BestKeys best(args.k);
     for (uint32_t row = 0; row < args.rows; ++row) {
-      if (args.mask != nullptr && (args.mask[row / 64] >> (row % 64) & 1) == 0) continue;
+      if (!IsTopkCandidate(args, row)) continue;
       best.Offer(TopkKey(scorer.Score(row), row));
     }
     const std::vector<uint64_t>& keys = best.Sort();

@@ -82,8 +82,7 @@ __device__ void LoadStage(const TopkArgs& args, const Walk& walk, uint32_t first
 #pragma unroll
   for (uint32_t r = threadIdx.x / kStepChunks; r < kTileRows; r += kScoreThreads / kStepChunks) {
     const uint32_t row = walk.tile * kTileRows + r;
-    bool wanted = row < args.rows && bytes > 0;
-    if (wanted && args.mask != nullptr) wanted = (args.mask[row / 64] >> (row % 64) & 1) != 0;
+    const bool wanted = row < args.rows && bytes > 0 && IsTopkCandidate(args, row);
     const uint8_t* from = wanted ? vectors + row * args.vector_stride + offset : vectors;
     CopyAsyncFill(stage + StageOffset(r, chunk), from, wanted ? bytes : 0);
   }

@@ -117,8 +117,7 @@ struct BlockLists {
   // Returns whether the list has to be cut before the next tile.
   __device__ bool Offer(const TopkArgs& args, const TopkWork& work, uint64_t* list, uint32_t q, uint32_t row,
                         float score) {
-    if (row >= args.rows) return false;
-    if (args.mask != nullptr && (args.mask[row / 64] >> (row % 64) & 1) == 0) return false;
+    if (row >= args.rows || !IsTopkCandidate(args, row)) return false;
     if (TopkOrder(score) < order[q]) return false;
     const uint32_t at = atomicAdd(&count[q], 1);
     list[at] = TopkKey(score, row);
