@@ -68,6 +68,10 @@ inline constexpr size_t kPlanBlocks = 1 << 22;  // entries of all block tables
 inline constexpr size_t kCacheGroups = 64;      // block tables per request
 inline constexpr size_t kRopeTables = 256;      // as core RopeSpec's variants
 
+// The C interface.
+inline constexpr size_t kTransferRing = 256;     // plans of launches whose tickets were not collected
+inline constexpr size_t kApiHandles = 1u << 16;  // open ones of a kind; a step has one or two leases
+
 // The embedded engine.
 inline constexpr size_t kPrefixCellsBytes = 256u << 20;  // kept cells of headers and stems, LRU
 inline constexpr size_t kEngineQueue = 256;              // requests waiting for the engine's thread
