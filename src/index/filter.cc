@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "core/strict_json.h"
 #include "index/filter_node.h"
 #include "index/text_fold.h"
 
@@ -217,14 +218,12 @@ Result<Filter> Filter::Parse(std::string_view text) {
   if (text.size() > limits::kFilterBytes)
     return Fail(ErrorCode::kTooLarge,
                 "filter: $: longer than the limit of " + std::to_string(limits::kFilterBytes) + " bytes");
-  try {
-    return FromJson(json::parse(text));
-  } catch (const json::parse_error& error) {
-    return Fail(ErrorCode::kInvalidJson, "filter: $: not valid JSON at byte " + std::to_string(error.byte) +
-                                             ": write it like {\"user_id\": \"alex\"}");
-  } catch (const json::exception&) {  // a number beyond every range
-    return Fail(ErrorCode::kInvalidJson, "filter: $: a number is too large");
+  Result<json> parsed = ParseStrictJson(text);
+  if (!parsed) {
+    parsed.error().message += "; write a filter like {\"user_id\": \"alex\"}";
+    return Wrap(std::move(parsed).error(), "filter: $");
   }
+  return FromJson(*parsed);
 }
 
 Result<Filter> Filter::FromJson(const json& json) {

@@ -105,17 +105,22 @@ class Parser {
                 : word == "OR" ? FilterNode::Kind::kAny
                                : FilterNode::Kind::kNone;
     if (value.is_object()) {  // one filter, without the brackets
-      TRY_ASSIGN(FilterNode child, Object(value, path, depth + 1));
+      TRY_ASSIGN(FilterNode child, Part(value, path, depth + 1));
       node.children.push_back(std::move(child));
       return node;
     }
     if (!value.is_array() || value.empty()) return Bad(path, word + " takes a list of at least one filter");
     for (size_t i = 0; i < value.size(); ++i) {
-      TRY(Count(path));  // a list of empty objects has no conditions, but has a length
-      TRY_ASSIGN(FilterNode child, Object(value[i], path + "[" + std::to_string(i) + "]", depth + 1));
+      TRY_ASSIGN(FilterNode child, Part(value[i], path + "[" + std::to_string(i) + "]", depth + 1));
       node.children.push_back(std::move(child));
     }
     return node;
+  }
+
+  // Of AND, OR or NOT: one that says nothing would match everything, and forget it.
+  Result<FilterNode> Part(const json& value, const std::string& path, int depth) {
+    if (value.is_object() && value.empty()) return Bad(path, "is an empty filter");
+    return Object(value, path, depth);
   }
 
   Status NamedField(const std::string& key, const json& value, const std::string& path, FilterNode& all) {

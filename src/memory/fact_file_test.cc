@@ -85,6 +85,8 @@ TEST(FactFileTest, ErrorsNameTheLineAndTheRemedy) {
   const std::string ok = "{\"text\":\"a\"}\n\n";  // what follows is line 3
   ExpectBad(ok + "{\"text\": \"b\"", ErrorCode::kInvalidJson, "f.jsonl: line 3: not valid JSON at byte 13");
   ExpectBad(ok + "{\"text\": \"secret", ErrorCode::kInvalidJson, "line 3");
+  ExpectBad("{\"text\":\"a\",\"text\":\"b\"}", ErrorCode::kInvalidJson, "line 1: the key \"text\" is there twice");
+  ExpectBad("{\"text\":\"a\"}\r{\"text\":\"b\"}", ErrorCode::kInvalidJson, "lines end with \\n, not with \\r");
   ExpectBad(ok + "nonsense", ErrorCode::kInvalidJson, "line 3: not valid JSON at byte 2");
   ExpectBad(ok + "{\"text\":\"a\",\"score\":7e755}", ErrorCode::kInvalidJson, "line 3: a number is too large");
   ExpectBad(ok + R"({"text":"b","score":7e755})", ErrorCode::kInvalidJson, "line 3: a number is too large");

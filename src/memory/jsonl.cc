@@ -2,20 +2,13 @@
 
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "core/strict_json.h"
 
 namespace inferscale {
 
 namespace {
 
 using nlohmann::json;
-
-// What the parser says without its frame and without the input it quotes: a fact's text belongs into no message.
-std::string ParserComplaint(const json::parse_error& error) {
-  std::string what = error.what();
-  if (const size_t dash = what.find(" - "); dash != std::string::npos) what.erase(0, dash + 3);
-  if (const size_t quoted = what.find("; last read"); quoted != std::string::npos) what.erase(quoted);
-  return what;
-}
 
 Status CheckBytes(std::string_view line) {
   if (line.size() > limits::kJsonLineBytes)
@@ -32,15 +25,13 @@ Status CheckBytes(std::string_view line) {
 
 Result<json> ParseObject(std::string_view line) {
   TRY(CheckBytes(line));
-  try {
-    json object = json::parse(line);
-    if (object.is_object()) return object;
-  } catch (const json::parse_error& error) {
-    return Fail(ErrorCode::kInvalidJson, "not valid JSON at byte " + std::to_string(error.byte) + " of the line (" +
-                                             ParserComplaint(error) + "): write one JSON object on each line");
-  } catch (const json::exception&) {  // out_of_range, the only other one
-    return Fail(ErrorCode::kInvalidJson, "a number is too large: put it in double quotes or make it smaller");
+  Result<json> object = ParseStrictJson(line);
+  if (!object) {
+    object.error().message += ": write one JSON object on each line";
+    if (line.find('\r') < line.size() - 1) object.error().message += "; lines end with \\n, not with \\r";
+    return object;
   }
+  if (object->is_object()) return object;
   return Fail(ErrorCode::kInvalidJson, R"(not a JSON object: write one like {"text": "…"} on each line)");
 }
 
