@@ -166,12 +166,19 @@ class RememberAndRecall(Commands):
                 (["remember", "a", "--supersedes", "no"], "no"),
                 (["remember", "a", "--facts", "f"], "--facts"), (["remember", "a", "--namespace", ""], "namespace"),
                 (["remember", "a", "--kv-budget", "much"], "--kv-budget"), (["recall", ""], "empty"),
+                (["remember", "a", "--kv-budget=-5"], "--kv-budget"),
+                (["remember", "a", "--kv-budget", "0"], "--kv-budget"),
+                (["remember", "a", "--id", ""], "--id: it is empty"),
+                (["ask", "--facts", "", "--question", "x"], "--facts: it is empty"),  # not: answered from the memory
+                (["import", "/dev/zero"], "a device"),
+                (["forget", "--filter", '{"AND": {}}'], "an empty filter"),
+                (["forget", "--filter", '{"NOT": [{"topicc": "x"}]}'], "matches all 1 facts"),
                 (["recall", "a", "--filter", '{"a": {"like": 1}}'], "like"),
                 (["recall", "a", "--top-k", "0"], "--top-k"),
                 (["recall", "a", "--threshold", "nan"], "threshold"), (["update", "one"], "nothing to change"),
                 (["update", "no", "--text", "x"], "no"), (["update", "one", "--text", ""], "empty"),
                 (["update", "one", "--text", "x", "--if-version", "7"], "version"), (["forget"], "say what"),
-                (["forget", "one", "--all"], "say what"), (["forget", "--filter", "{}"], "--all"),
+                (["forget", "one", "--all"], "say one thing"), (["forget", "--filter", "{}"], "--all"),
                 (["forget", "--filter", "{"], "filter"), (["forget", "--all"], "--yes"), (["history", "no"], "never"),
                 (["forget", "--all", "--yes", "--namespace", "no"], "no"), (["list", "--filter", "1"], "object"),
                 (["import", "/no/such/file"], "/no/such/file"), (["import", "-", "--turns", "-"], "standard input"),
@@ -244,6 +251,12 @@ class Changes(Commands):
         self.assertEqual(self.json("forget", "no1", code=2), {"deleted": 0, "missing": ["no1"]})
         self.assertEqual(self.json("forget", "--filter", '{"even": true}')["deleted"], 5)
         self.assertEqual(self.ids(), ["f5", "f7", "f9"])
+        # A filter that matches everything is asked about, as --all is.
+        self.fails("forget", "--filter", '{"even": false}', says="--yes")
+        self.assertEqual(self.ids(), ["f5", "f7", "f9"])
+        self.assertEqual(self.json("forget", "--filter", '{"NOT": [{"id": "f9"}]}')["deleted"], 2)
+        self.assertEqual(self.json("forget", "--filter", '{"even": false}', "--yes")["deleted"], 1)
+        self.run_command("remember", "one", "two", "three")
         self.assertEqual(self.json("forget", "--all", "--yes")["deleted"], 3)
         self.assertEqual(self.run_command("list")[0], "")
 

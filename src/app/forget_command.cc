@@ -26,8 +26,10 @@ struct ForgetFlags {
 Status CheckFlags(const ForgetFlags& flags) {
   const int ways = (flags.ids.empty() ? 0 : 1) + (flags.filter ? 1 : 0) + (flags.all ? 1 : 0) + (flags.expired ? 1 : 0);
   if (ways != 1)
-    return Fail(ErrorCode::kInvalidArgument, "say what to forget: ids, or one of --filter, --all, --expired");
-  if (flags.yes && !flags.all) return Fail(ErrorCode::kInvalidArgument, "--yes goes with --all only");
+    return Fail(ErrorCode::kInvalidArgument, std::string(ways == 0 ? "say what to forget" : "say one thing to forget") +
+                                                 ": ids, or one of --filter, --all, --expired");
+  if (flags.yes && !flags.all && !flags.filter)
+    return Fail(ErrorCode::kInvalidArgument, "--yes goes with --all or --filter");
   for (const std::string& id : flags.ids) TRY(CheckGivenId(id, "id"));
   if (!flags.filter) return {};
   Result<Filter> filter = Filter::Parse(*flags.filter);
@@ -37,13 +39,17 @@ Status CheckFlags(const ForgetFlags& flags) {
   return {};
 }
 
-// The namespace is named by whoever asks; a person at a terminal confirms.
+// The namespace is named by whoever asks; a person at a terminal confirms. A filter with a word misspelt in it can
+// match everything ({"NOT": [{"topicc": "pets"}]}), so it is asked about too when it does.
 Status Confirm(const ForgetFlags& flags, uint64_t facts) {
   if (flags.yes) return {};
   if (::isatty(STDIN_FILENO) == 0)
-    return Fail(ErrorCode::kInvalidArgument, "--all asks on a terminal, and there is none: add --yes");
-  fmt::print(stderr, "Forget all {} facts of the namespace {}, and its history? [y/N] ", facts,
-             ForTerminal(flags.memory.name_space));
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        flags.all ? "--all asks on a terminal, and there is none: add --yes"
+                  : fmt::format("--filter matches all {} facts of the namespace: add --yes if it is meant to", facts));
+  fmt::print(stderr, "Forget all {} facts of the namespace {}{}? [y/N] ", facts, ForTerminal(flags.memory.name_space),
+             flags.all ? ", and its history" : "");
   std::fflush(stderr);
   std::string answer;
   std::getline(std::cin, answer);
@@ -55,7 +61,11 @@ Result<DeleteResult> Forget(Memory& memory, const ForgetFlags& flags) {
   const std::string& name_space = flags.memory.name_space;
   if (flags.expired) return memory.ForgetExpired();
   TRY_ASSIGN(const NamespaceInfo info, memory.Find(name_space));
-  if (flags.filter) return memory.ForgetWhere(name_space, *flags.filter);
+  if (flags.filter) {
+    TRY_ASSIGN(const std::vector<std::string> ids, memory.Select(name_space, *flags.filter));
+    if (ids.size() >= info.facts && !ids.empty()) TRY(Confirm(flags, info.facts));
+    return memory.Forget(name_space, ids);
+  }
   if (!flags.all) return memory.Forget(name_space, flags.ids);
   TRY(Confirm(flags, info.facts));
   return memory.ForgetNamespace(name_space);
@@ -94,7 +104,7 @@ void AddForgetCommand(CLI::App& app, int* status) {
   forget->add_option("--filter", flags->filter, "All facts that match")->type_name("JSON");
   forget->add_flag("--all", flags->all, "The whole namespace");
   forget->add_flag("--expired", flags->expired, "What has expired, in all namespaces");
-  forget->add_flag("--yes", flags->yes, "With --all: do not ask");
+  forget->add_flag("--yes", flags->yes, "Do not ask: with --all, or when --filter matches every fact");
   AddMemoryFlags(*forget, flags->memory);
   forget->footer(kFooter);
   OnCommand(*forget, status, [flags] { return RunForget(*flags); });

@@ -16,12 +16,31 @@
 #include "app/update_command.h"
 #include "app/upkeep_command.h"
 
+namespace {
+
+// An option without a value is a variable that a script did not set: it must not mean "not given".
+void RefuseEmptyValues(CLI::App& app) {
+  const CLI::Validator not_empty(
+      [](std::string& value) { return value.empty() ? "it is empty: give a value, or leave the option out" : ""; }, "");
+  for (CLI::App* command : app.get_subcommands({})) {
+    RefuseEmptyValues(*command);
+    for (CLI::Option* option : command->get_options([](const CLI::Option* o) { return o->get_type_size() > 0; }))
+      option->check(not_empty);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   inferscale::PrepareStreams();
   CLI::App app(
       "InferScale: memory for LLM applications. Facts are computed once, kept as attention KV, and injected into "
       "the engine's cache when a question needs them.",
       "inferscale");
+  // Before the commands are added: they inherit it.
+  app.failure_message([](const CLI::App* parsed, const CLI::Error& e) {
+    return "inferscale: error: " + CLI::FailureMessage::simple(parsed, e);
+  });
   app.require_subcommand(1);
   app.set_version_flag("--version", INFERSCALE_VERSION);
   app.footer(
@@ -42,6 +61,7 @@ int main(int argc, char** argv) {
   inferscale::AddChatCommand(app, &status);
   inferscale::AddDemoCommand(app, &status);
   inferscale::AddDoctorCommand(app, &status);
+  RefuseEmptyValues(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -6,6 +6,7 @@
 #include "app/paths.h"
 #include "app/terminal_text.h"
 #include "base/dir_lock.h"
+#include "base/limits.h"
 #include "embed/make_embedder.h"
 
 namespace inferscale {
@@ -71,8 +72,19 @@ void AddEmbedFlag(CLI::App& command, MemoryFlags& flags) {
 }
 
 void AddBudgetFlags(CLI::App& command, MemoryFlags& flags) {
+  // Behind the conversion, which takes -5 for 2^64 - 5.
+  const CLI::Validator in_range(
+      [](std::string& bytes) {
+        uint64_t value = 0;
+        const bool fits = CLI::detail::lexical_cast(bytes, value) && value > 0 && value <= limits::kKvBudgetBytes;
+        return fits ? "" : "it is no size: write one like 500MiB or 2GiB, up to 1 EiB";
+      },
+      "");
   const auto add = [&](const char* name, uint64_t& bytes, const char* help) {
-    command.add_option(name, bytes, help)->transform(CLI::AsSizeValue(false).description(""))->type_name("SIZE");
+    command.add_option(name, bytes, help)
+        ->transform(CLI::AsSizeValue(false).description(""))
+        ->check(in_range)
+        ->type_name("SIZE");
   };
   add("--kv-budget", flags.kv_budget,
       "Bytes on disk for KV, such as 2GiB, from now on; at first 10 GiB, or a tenth of the free space if that is less");

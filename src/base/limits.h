@@ -14,6 +14,7 @@ inline constexpr size_t kFactsPerFile = 1'000'000;
 inline constexpr size_t kJsonLineBytes = 4 * 1024 * 1024;  // kFactBytes of control characters escape to six bytes each
 inline constexpr size_t kIdBytes = 256;
 inline constexpr size_t kGivenIdBytes = kIdBytes - 8;  // by the application: a part adds "#" and up to seven digits
+inline constexpr uint64_t kKvBudgetBytes = uint64_t{1} << 60;  // what may be asked for
 inline constexpr size_t kFactFileBytes = size_t{1} << 30;
 inline constexpr size_t kNamespaceBytes = 512;
 
