@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-test demo build test test-all bench release asan tsan fuzz tidy format clean
+.PHONY: help setup setup-test demo build test test-all bench release cuda asan tsan fuzz tidy format clean
 MAKEFLAGS += --no-print-directory
 
 help:
@@ -11,6 +11,7 @@ help:
 	@echo "make test      set everything up, build, and run all tests (make test-all: also with the larger models)"
 	@echo "make build     the command: build/inferscale"
 	@echo "make release   a static command for every x86-64-v3 CPU: build-release/inferscale"
+	@echo "make cuda      the command with the engine on this machine's NVIDIA GPU: build-cuda/inferscale"
 	@echo "make bench     the benchmarks"
 	@echo "make asan      unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
 	@echo "make tsan      unit tests under ThreadSanitizer"
@@ -54,6 +55,10 @@ release:
 	@tools/setup portable
 	@tools/build portable inferscale
 	@echo "build-release/inferscale: $$(stat -c %s build-release/inferscale) bytes, static, for x86-64-v3"
+
+cuda:
+	@tools/setup cuda
+	@tools/build cuda inferscale
 
 tidy:
 	@python3 tools/tidy_test.py

@@ -43,3 +43,12 @@ function(inferscale_cuda_tests)
                                     ${CMAKE_SOURCE_DIR}/src/kernels/topk_*_test_util.cc)
   inferscale_test_executable(cuda_test cuda fast "${tests}" "${utils}")
 endfunction()
+
+# inferscale_link_ggml_cuda(): a llama.cpp with CUDA names what its archive needs only when it is linked statically to
+# cuBLAS too, half a gigabyte.
+function(inferscale_link_ggml_cuda)
+  if(TARGET ggml::ggml-cuda)
+    find_package(CUDAToolkit REQUIRED)
+    target_link_libraries(ggml::ggml-cuda INTERFACE CUDA::cudart_static CUDA::cublas)
+  endif()
+endfunction()

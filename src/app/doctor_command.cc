@@ -51,6 +51,7 @@ nlohmann::ordered_json Examine(const Engine& engine) {
   const SelfTestReport& test = info.self_test;
   return {{"cpu", CpuFeatures()},
           {"threads", info.threads},
+          {"device", info.device},
           {"model", info.model_name},
           {"model_path", info.model_path},
           {"architecture", info.architecture},

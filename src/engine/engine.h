@@ -46,6 +46,7 @@ struct EngineInfo {
   RopeSpec rope;
   uint32_t context_tokens = 0;
   int threads = 0;          // of the CPU
+  std::string device;       // what computes the model: "CPU", or a GPU's name
   bool can_inject = false;  // false: text mode, and why
   std::string text_mode_reason;
   SelfTestReport self_test;

@@ -34,3 +34,24 @@ cuda_install() {
   rm -rf "$tmp"
   [[ -x $CUDA_FOLDER/bin/nvcc ]]  # a step that failed did not end this: callers ask for its status
 }
+
+# cuda_architectures: what CUDA_ARCHITECTURES says, or this machine's GPUs, or those of H100 and H200.
+cuda_architectures() {
+  local found=${CUDA_ARCHITECTURES:-}
+  if [[ -z $found ]]; then
+    found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
+      tr -d . | sort -u | paste -sd ';') || true
+  fi
+  printf '%s\n' "${found:-90}"
+}
+
+# cuda_require_toolkit: the engine's kernels need more than a compiler: cuBLAS and CUB, which PyPI's packages lack here.
+cuda_require_toolkit() {
+  local nvcc include
+  nvcc=$(cuda_nvcc)
+  include=$(dirname "$(dirname "$(readlink -f "${nvcc:-/none/bin/nvcc}")")")/include
+  if [[ -n $nvcc && -f $include/cublas_v2.h ]]; then return 0; fi
+  die "the engine on a GPU needs NVIDIA's CUDA toolkit 13 with cuBLAS, and it is not on this machine." \
+    "install NVIDIA's package cuda-toolkit-13-0, so that nvcc is in PATH or in /usr/local/cuda" \
+    "without it: make build, which answers on the CPU"
+}

@@ -8,20 +8,32 @@ LLAMA_FLAGS_native=(-DGGML_NATIVE=ON)
 # What x86-64-v3 promises, and no more: GGML's own switches, then the level for everything else.
 LLAMA_FLAGS_portable=(-DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON
   -DGGML_BMI2=ON -DCMAKE_C_FLAGS=-march=x86-64-v3 -DCMAKE_CXX_FLAGS=-march=x86-64-v3)
+# One GPU: no NCCL. No virtual memory management: it would link the driver, and the command would not start without one.
+LLAMA_FLAGS_cuda=(-DGGML_NATIVE=ON -DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF -DGGML_CUDA_NO_VMM=ON)
 
 # What -march=native means to this compiler on this CPU. A library built on a CPU with AVX-512 dies on one without, so
 # this is part of the prefix's name: two machines that share a home folder get a prefix each.
 cpu_flags() { g++ -march=native -Q --help=target 2>/dev/null | grep -E '\[enabled\]|-march=' || true; }
 
-# llama_prefix native|portable: the installed prefix. Its name holds everything that decides its content.
-llama_prefix() {
+# llama_flags native|portable|cuda: CMake's options, a line each. The cuda_* functions are of cuda.sh.
+llama_flags() {
   local -n flags=LLAMA_FLAGS_$1
+  printf '%s\n' "${flags[@]}"
+  if [[ $1 == cuda ]]; then
+    printf '%s\n' "-DCMAKE_CUDA_COMPILER=$(cuda_nvcc)" "-DCMAKE_CUDA_ARCHITECTURES=$(cuda_architectures)"
+  fi
+}
+
+# llama_prefix native|portable|cuda: the installed prefix. Its name holds everything that decides its content.
+llama_prefix() {
   local key
   key=$({
-    printf '%s\n' "$LLAMA_SHA256" "${flags[@]}"
+    printf '%s\n' "$LLAMA_SHA256"
+    llama_flags "$1"
     g++ -dumpfullversion 2>/dev/null || true
     cat "$ROOT/tools/llama/CMakeLists.txt"
-    if [[ $1 == native ]]; then cpu_flags; fi
+    if [[ $1 != portable ]]; then cpu_flags; fi
+    if [[ $1 == cuda ]]; then "$(cuda_nvcc)" --version; fi
   } | hash_of)
   printf '%s/llama/%s-%s-%s\n' "$CACHE" "$LLAMA_VERSION" "$1" "$key"
 }
@@ -45,20 +57,22 @@ llama_source() {
     die "the llama.cpp source could not be unpacked."
 }
 
-# llama_install native|portable
+# llama_install native|portable|cuda
 llama_install() {
-  local prefix work log
+  local prefix work log time='3 to 7 minutes on 2 cores' mb=700
+  if [[ $1 == cuda ]]; then time='an hour of one core' mb=3000; fi
   prefix=$(llama_prefix "$1")
   [[ -f $prefix/share/inferscale/cpu-features.txt ]] && return 0
-  require_space "$CACHE" 700 "building llama.cpp"
+  require_space "$CACHE" "$mb" "building llama.cpp"
   work=$CACHE/llama/build  # nobody else's: we hold the cache's lock
   log=$CACHE/llama/build-$1.log
   rm -rf "$work"
   mkdir -p "$work/source"
   llama_source "$work/source"
-  say "building llama.cpp $LLAMA_VERSION ($1; once per machine, 3 to 7 minutes on 2 cores; log: $log)"
-  local -n flags=LLAMA_FLAGS_$1
-  llama_build "$work" "$work/prefix" "${flags[@]}" 2>&1 | tee "$log" | llama_progress ||
+  say "building llama.cpp $LLAMA_VERSION ($1; once per machine, $time; log: $log)"
+  local options
+  mapfile -t options < <(llama_flags "$1")
+  llama_build "$work" "$work/prefix" "${options[@]}" 2>&1 | tee "$log" | llama_progress ||
     die "llama.cpp did not build." "the end of its log follows; all of it is in $log" "$(tail -n 15 "$log")"
   rm -rf "$prefix"
   mv "$work/prefix" "$prefix"

@@ -153,6 +153,9 @@ TokenId LlamaSession::Argmax() const {
 }
 
 Status LlamaSession::Probe() {
+  if (context_tokens_ < kProbeTokens)
+    return Fail(ErrorCode::kPromptTooLong,
+                "a context of " + std::to_string(context_tokens_) + " tokens is too small to inject anything");
   const TokenId vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(model_));
   Tokens tokens(kProbeTokens);
   for (uint32_t i = 0; i < kProbeTokens; ++i) tokens[i] = static_cast<TokenId>((i * 7919 + 11) % vocabulary);
