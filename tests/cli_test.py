@@ -270,7 +270,7 @@ class Rest(unittest.TestCase):
         done = self.run_program("doctor", "--json", "--cache-dir", str(KEPT), "--context", "2048")
         self.assertEqual(done.returncode, 0, done.stderr)
         report = json.loads(done.stdout)
-        self.assertEqual(report["mode"], "kv")
+        self.assertEqual((report["mode"], report["device"]), ("kv", "CPU"))
         self.assertGreaterEqual(report["self_test"]["worst_cosine"], report["self_test"]["cosine_bound"])
         self.assertNotIn("note", done.stderr)  # the verdict was kept
         done = self.run_program("doctor", "--json", "--cache-dir", str(KEPT), "--context", "1000", "--threads", "1")
