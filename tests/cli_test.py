@@ -212,6 +212,16 @@ class Ask(unittest.TestCase):
         loop.symlink_to(loop)
         self.fails(loop, code=3, says=["loop"])
 
+    def test_standard_input(self):
+        for raw, says in ((b'{"text": "a"}\n{', "standard input: line 2"), (b"", "standard input holds no facts")):
+            done = subprocess.run([PROGRAM, "ask", "--facts", "-", "--question", QUESTION], input=raw,
+                                  capture_output=True, timeout=600)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(says, done.stderr.decode())
+        both = ["--facts", "-", "--turns", "-", "--encode-window", "turns:2", "--question", QUESTION]
+        done = subprocess.run([PROGRAM, "ask", *both], input=b"", capture_output=True, timeout=600)
+        self.assertIn("cannot both come from standard input", done.stderr.decode())
+
     def test_lost_output_is_an_error(self):
         command = [PROGRAM, "ask", "--facts", str(self.facts()), "--question", QUESTION, "--mode", "text",
                    "--cache-dir", str(self.cache), "--context", "2048", "--max-tokens", "1", "--json"]

@@ -9,6 +9,7 @@
 #include "app/compare.h"
 #include "app/console.h"
 #include "app/engine_flags.h"
+#include "app/input_text.h"
 #include "app/memory_session.h"
 #include "app/number_flag.h"
 #include "app/workspace.h"
@@ -57,20 +58,26 @@ Status CheckFlags(const AskFlags& flags, const WindowSpec& window) {
   return {};
 }
 
-Result<WorkspaceOptions> ReadInput(const AskFlags& flags) {
+Result<WorkspaceOptions> ReadFiles(const AskFlags& flags) {
   WorkspaceOptions options;
   options.engine = flags.engine;
   TRY_ASSIGN(options.window, ParseWindowSpec(flags.window));
-  TRY_ASSIGN(FactFile facts, ReadFactFile(flags.facts_path));
+  const std::string facts_name = InputName(flags.facts_path), turns_name = InputName(flags.turns_path);
+  if (flags.facts_path == "-" && flags.turns_path == "-")
+    return Fail(ErrorCode::kInvalidArgument, "facts and turns cannot both come from standard input: name a file");
+  TRY_ASSIGN(const std::string content, ReadInput(flags.facts_path));
+  TRY_ASSIGN(FactFile facts, ParseFactFile(content, facts_name));
   if (!flags.turns_path.empty()) {
-    TRY_ASSIGN(options.turns, ReadTurnFile(flags.turns_path));
-    TRY(CheckTurns(facts, flags.facts_path, options.turns, flags.turns_path));
+    TRY_ASSIGN(const std::string turns_content, ReadInput(flags.turns_path));
+    TRY_ASSIGN(options.turns, ParseTurnFile(turns_content, turns_name));
+    TRY(CheckTurns(facts, facts_name, options.turns, turns_name));
   }
   if (!flags.quiet)
     for (const std::string& note : facts.notes) PrintNote(note);
   options.facts = std::move(facts.facts);
   std::error_code ec;
-  options.facts_source = std::filesystem::weakly_canonical(flags.facts_path, ec).string();
+  options.facts_source =
+      flags.facts_path == "-" ? "-" : std::filesystem::weakly_canonical(flags.facts_path, ec).string();
   options.text_only = flags.mode == "text";
   return options;
 }
@@ -123,7 +130,7 @@ Status RunAsk(const AskFlags& flags) {
   TRY_ASSIGN(const WindowSpec window, ParseWindowSpec(flags.window));
   TRY(CheckFlags(flags, window));
   if (!flags.facts_path.empty()) {
-    TRY_ASSIGN(WorkspaceOptions input, ReadInput(flags));
+    TRY_ASSIGN(WorkspaceOptions input, ReadFiles(flags));
     TRY_ASSIGN(const std::unique_ptr<Workspace> workspace, Workspace::Open(std::move(input), flags.quiet));
     return Ask(flags, workspace->context(), workspace->text_mode_reason());
   }
@@ -172,7 +179,8 @@ nothing can be injected, mode is "text", text_mode_reason says why, and compare 
 void AddAskCommand(CLI::App& app, int* status) {
   auto flags = std::make_shared<AskFlags>();
   CLI::App* ask = app.add_subcommand("ask", "Answer a question from a file of facts, or from a memory");
-  CLI::Option* facts = ask->add_option("--facts", flags->facts_path, "Facts, JSON Lines")->type_name("F.jsonl");
+  CLI::Option* facts =
+      ask->add_option("--facts", flags->facts_path, "Facts, JSON Lines; -: standard input")->type_name("F.jsonl");
   AddMemoryPlace(*ask, flags->memory, facts);
   ask->add_option("--question", flags->question, "What to ask")->required()->type_name("TEXT");
   AddNumber(*ask, "--top-k", flags->top_k, 1, limits::kTopKMax, "Facts put into the prompt")->capture_default_str();

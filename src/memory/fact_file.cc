@@ -4,7 +4,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/limits.h"
 #include "memory/jsonl.h"
@@ -121,11 +120,6 @@ Result<FactFile> ParseFactFile(std::string_view content, std::string_view name) 
   return file;
 }
 
-Result<FactFile> ReadFactFile(const std::filesystem::path& path) {
-  TRY_ASSIGN(const std::string content, ReadFile(path, limits::kFactFileBytes));
-  return ParseFactFile(content, path.string());
-}
-
 Result<std::vector<Turn>> ParseTurnFile(std::string_view content, std::string_view name) {
   std::vector<Turn> turns;
   Ids ids;
@@ -145,20 +139,15 @@ Result<std::vector<Turn>> ParseTurnFile(std::string_view content, std::string_vi
   return turns;
 }
 
-Result<std::vector<Turn>> ReadTurnFile(const std::filesystem::path& path) {
-  TRY_ASSIGN(const std::string content, ReadFile(path, limits::kFactFileBytes));
-  return ParseTurnFile(content, path.string());
-}
-
-Status CheckTurns(const FactFile& file, const std::filesystem::path& path, std::span<const Turn> turns,
-                  const std::filesystem::path& turns_path) {
+Status CheckTurns(const FactFile& file, std::string_view name, std::span<const Turn> turns,
+                  std::string_view turns_name) {
   std::unordered_set<std::string_view> known;
   for (const Turn& turn : turns) known.insert(turn.id);
   for (size_t i = 0; i < file.facts.size(); ++i) {
     const std::string& turn = file.facts[i].turn;
     if (turn.empty() || known.contains(turn)) continue;
-    return Fail(ErrorCode::kInvalidArgument, path.string() + ": line " + std::to_string(file.lines[i]) +
-                                                 ": there is no turn \"" + turn + "\" in " + turns_path.string());
+    return Fail(ErrorCode::kInvalidArgument, std::string(name) + ": line " + std::to_string(file.lines[i]) +
+                                                 ": there is no turn \"" + turn + "\" in " + std::string(turns_name));
   }
   return {};
 }

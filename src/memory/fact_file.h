@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <functional>
 #include <span>
 #include <string>
@@ -26,18 +25,16 @@ struct FactFile {
 
 // A fact without an id gets one: "f" and 16 hex digits of the digest of its text and date, so that it keeps its id when
 // other lines come and go. The same text with the same date and without an id is one fact, however often it stands
-// there. The same id twice is an error. kInvalidArgument, kInvalidUtf8, kInvalidJson, kInvalidDate, kTooLarge; of
-// reading: kNotFound, kPermission, kIo.
-Result<FactFile> ReadFactFile(const std::filesystem::path& path);
+// there. The same id twice is an error. kInvalidArgument, kInvalidUtf8, kInvalidJson, kInvalidDate, kTooLarge. name: of
+// the file, for messages.
 Result<FactFile> ParseFactFile(std::string_view content, std::string_view name);
 
 // Turns in the file's order, ids distinct; at least one.
-Result<std::vector<Turn>> ReadTurnFile(const std::filesystem::path& path);
 Result<std::vector<Turn>> ParseTurnFile(std::string_view content, std::string_view name);
 
 // Whether every turn that a fact names is there: kInvalidArgument names the file and the line of the first that is not.
-Status CheckTurns(const FactFile& file, const std::filesystem::path& path, std::span<const Turn> turns,
-                  const std::filesystem::path& turns_path);
+Status CheckTurns(const FactFile& file, std::string_view name, std::span<const Turn> turns,
+                  std::string_view turns_name);
 
 // Replaces each fact of more than `limit` tokens by linked parts of at most `limit`: ids "ID#1", "ID#2", …, part_of
 // "ID", everything else as the fact's. Cut at sentences; a sentence that is too long at words, a word at code points.

@@ -1,16 +1,11 @@
 #include "memory/fact_file.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <fstream>
 
 #include "base/limits.h"
 
 namespace inferscale {
 namespace {
-
-namespace fs = std::filesystem;
 
 FactFile Good(std::string_view content) {
   auto file = ParseFactFile(content, "f.jsonl");
@@ -145,18 +140,6 @@ TEST(FactFileTest, SizeLimits) {
 TEST(FactFileTest, NothingInIt) {
   for (const char* content : {"", "\n \r\n", "\xEF\xBB\xBF"})
     ExpectBad(content, ErrorCode::kInvalidArgument, "f.jsonl holds no facts: write one like {");
-}
-
-TEST(FactFileTest, Files) {
-  const fs::path path = fs::path(testing::TempDir()) / ("fact_file_test." + std::to_string(::getpid()));
-  EXPECT_EQ(ReadFactFile(path).error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(ReadFactFile(testing::TempDir()).error().code, ErrorCode::kInvalidArgument);
-  std::ofstream(path) << "{\"text\":\"a\"}\n{";
-  EXPECT_NE(ReadFactFile(path).error().message.find(path.string() + ": line 2: "), std::string::npos);
-  std::ofstream(path, std::ios::trunc) << "{\"text\":\"a\",\"id\":\"t\",\"speaker\":\"Nora\"}\n";
-  EXPECT_EQ(ReadFactFile(path)->facts.size(), 1u);
-  EXPECT_EQ(ReadTurnFile(path)->at(0).speaker, "Nora");
-  fs::remove(path);
 }
 
 TEST(TurnFileTest, ReadsAndRefuses) {
