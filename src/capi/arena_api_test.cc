@@ -149,7 +149,7 @@ TEST_F(ArenaApi, RefusesWhatIsWrong) {
   EXPECT_EQ(inferscale_arena_stats(arena_.get(), nullptr), INFERSCALE_INVALID_ARGUMENT);
   EXPECT_EQ(handle, nullptr);
   inferscale_arena* out = nullptr;
-  EXPECT_EQ(inferscale_arena_open(device_.get(), uint64_t{1} << 60, nullptr, &out), INFERSCALE_NO_SPACE);
+  EXPECT_EQ(inferscale_arena_open(device_.get(), kSlab - 1, nullptr, &out), INFERSCALE_NO_SPACE);    // no slab
   EXPECT_EQ(inferscale_arena_open(device_.get(), kSlab, &slot, &out), INFERSCALE_INVALID_ARGUMENT);  // a stream
   EXPECT_EQ(inferscale_arena_open(device_.get(), kSlab, nullptr, nullptr), INFERSCALE_INVALID_ARGUMENT);
   EXPECT_EQ(out, nullptr);
