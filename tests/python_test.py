@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """python_test.py COMPILER LIBRARY: the Python package against the C header, and a step of an engine on the CPU."""
 
+import contextlib
 import ctypes
+import io
 import math
 import os
 import re
@@ -275,6 +277,17 @@ class Step(unittest.TestCase):
         self.assertEqual(self.device.topk_workspace_bytes(args), 0)
         self.device.topk(args)
         self.assertEqual((list(rows), list(scores)), ([2, 0], [16.0, 4.0]))
+
+
+class Documentation(unittest.TestCase):
+    def test_the_example_prints_what_it_says(self):
+        with open(os.path.join(abi_header.ROOT, "docs", "c_abi.md"), encoding="utf-8") as file:
+            page = file.read()
+        code, printed = re.search(r"```python\n(.*?)```\n\nprints\n\n```\n(.*?)```", page, re.DOTALL).groups()
+        output = io.StringIO()
+        with contextlib.redirect_stdout(output):
+            exec(code, {})
+        self.assertEqual(output.getvalue(), printed)
 
 
 class Errors(unittest.TestCase):
