@@ -77,7 +77,7 @@ Status Workspace::PrepareFacts(std::vector<Fact> facts, const EngineFlags& flags
 
 Status Workspace::Encode(const WorkspaceOptions& options, bool quiet) {
   const std::filesystem::path& cache = options.engine.cache_folder;
-  TRY_ASSIGN(records_, RecordCache::Open(cache / "records"));
+  TRY_ASSIGN(records_, RecordCache::Open(cache / "records", {.recent_bytes = limits::kRecentRecordBytes}));
   std::vector<TurnItem> turns;
   for (const Turn& turn : options.turns) turns.push_back({turn, engine_->tokenizer().Text(turn.PromptText())});
   TRY_ASSIGN(const WindowPlanner planner, WindowPlanner::Make(options.window, *facts_, std::move(turns)));

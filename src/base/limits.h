@@ -52,6 +52,7 @@ inline constexpr uint32_t kCalibrationTokensMin = 2048;   // docs/performance.md
 inline constexpr uint32_t kCalibrationTokensMax = 16384;  // 17 smallest and largest values of a channel are kept
 inline constexpr size_t kPayloadPoolBytes = 256u << 20;   // freed buffers kept: 370 records of 700 KB
 inline constexpr uint64_t kRecordCacheBytes = uint64_t{10} << 30;  // on disk: 15,000 records of 700 KB (SmolLM2-135M)
+inline constexpr uint64_t kRecentRecordBytes = 256u << 20;         // read ones kept in memory: 370 of 700 KB
 inline constexpr uint64_t kRecordMemoryBytes = uint64_t{1} << 30;  // records of one process that could not be stored
 
 // The KV store.

@@ -47,7 +47,7 @@ KvRecord CopyRecord(const KvRecord& record) {
 }  // namespace
 
 RecordCache::RecordCache(fs::path folder, RecordCacheOptions options)
-    : folder_(std::move(folder)), options_(options), pool_(ThreadsOf(options)), budget_bytes_(0) {}
+    : folder_(std::move(folder)), options_(options), pool_(ThreadsOf(options)), recent_(options.recent_bytes) {}
 
 Result<std::unique_ptr<RecordCache>> RecordCache::Open(const fs::path& folder, RecordCacheOptions options) {
   if (folder.empty()) return Fail(ErrorCode::kInvalidArgument, "record cache: the folder's path is empty");
@@ -87,8 +87,18 @@ RecordCache::Outcome RecordCache::Discard(const fs::path& path, const Error& err
   return is_foreign ? Outcome::kForeign : Outcome::kDamaged;
 }
 
-RecordHandle RecordCache::Load(const RecordKey& key, const KvShape& shape) {
+RecordHandle RecordCache::FindRecent(const RecordId& id, const KvShape& shape) {
+  std::lock_guard lock(mutex_);
+  RecordHandle handle = recent_.Find(id);
+  if (handle == nullptr || handle->payload.shape() != shape) return nullptr;
+  ++stats_.hits;
+  return handle;
+}
+
+RecordHandle RecordCache::Load(const RecordKey& key, const KvShape& shape, bool recent) {
   const RecordId id = key.Id();
+  if (recent)
+    if (RecordHandle handle = FindRecent(id, shape)) return handle;
   RecordHandle handle = FindInMemory(id);
   Outcome outcome = Outcome::kHit;
   if (handle == nullptr) {
@@ -108,20 +118,22 @@ RecordHandle RecordCache::Load(const RecordKey& key, const KvShape& shape) {
   stats_.misses += outcome != Outcome::kHit;
   stats_.damaged += outcome == Outcome::kDamaged;
   stats_.foreign += outcome == Outcome::kForeign;
-  if (handle != nullptr) stats_.bytes_read += handle->payload.bytes();
+  if (handle == nullptr) return handle;
+  stats_.bytes_read += handle->payload.bytes();
+  recent_.Keep(id, handle);
   return handle;
 }
 
 Result<RecordHandle> RecordCache::Find(const RecordKey& key, const KvShape& shape) {
   if (!HasElements(shape)) return NoElements();
-  return Load(key, shape);
+  return Load(key, shape, true);
 }
 
 Result<std::vector<RecordHandle>> RecordCache::FindAll(std::span<const RecordKey> keys, const KvShape& shape) {
   if (!HasElements(shape)) return NoElements();
   std::vector<RecordHandle> handles(keys.size());
   pool_.ParallelFor(keys.size(), [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) handles[i] = Load(keys[i], shape);
+    for (size_t i = begin; i < end; ++i) handles[i] = Load(keys[i], shape, true);
   });
   return handles;
 }
@@ -130,7 +142,7 @@ Result<std::vector<bool>> RecordCache::Verify(std::span<const RecordKey> keys, c
   if (!HasElements(shape)) return NoElements();
   std::vector<uint8_t> whole(keys.size());  // not vector<bool>: threads write neighbours
   pool_.ParallelFor(keys.size(), [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) whole[i] = Load(keys[i], shape) != nullptr;
+    for (size_t i = begin; i < end; ++i) whole[i] = Load(keys[i], shape, false) != nullptr;
   });
   return std::vector<bool>(whole.begin(), whole.end());
 }

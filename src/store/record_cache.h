@@ -21,11 +21,13 @@
 #include "base/thread_pool.h"
 #include "core/kv_record.h"
 #include "core/kv_shape.h"
+#include "store/recent_records.h"
 
 namespace inferscale {
 
 struct RecordCacheOptions {
   uint64_t budget_bytes = 0;  // 0: limits::kRecordCacheBytes or a tenth of the free space, the smaller
+  uint64_t recent_bytes = 0;  // memory for records that were read: the next time they come from there
   int threads = 0;            // that read at once; 0: one per core
 };
 
@@ -49,15 +51,15 @@ class RecordCache {
   static Result<std::unique_ptr<RecordCache>> Open(const std::filesystem::path& folder,
                                                    RecordCacheOptions options = {});
 
-  // The record, or null: not there, or it was there and cannot be used (see above). Touches the file: eviction takes
-  // what was not used for the longest time. kInvalidArgument: a shape without elements.
+  // The record, or null: not there, or it was there and cannot be used (see above). Reading it touches the file:
+  // eviction takes what was not read for the longest time. kInvalidArgument: a shape without elements.
   Result<RecordHandle> Find(const RecordKey& key, const KvShape& shape);
   // The same for many, read in parallel. [keys.size()]
   Result<std::vector<RecordHandle>> FindAll(std::span<const RecordKey> keys, const KvShape& shape);
 
   // Whether the record is there, by its file's checked header; only Find looks at all of it.
   bool Contains(const RecordKey& key);
-  // Which records are there and whole, payload checksums included, read in parallel. [keys.size()]
+  // Which records are in files and whole, payload checksums included, read in parallel. [keys.size()]
   Result<std::vector<bool>> Verify(std::span<const RecordKey> keys, const KvShape& shape);
 
   // Stores a record, or keeps it in memory when it cannot be stored. kInvalidArgument: not a record that can be.
@@ -75,8 +77,10 @@ class RecordCache {
   enum class Outcome : uint8_t { kHit, kMiss, kDamaged, kForeign };
 
   RecordCache(std::filesystem::path folder, RecordCacheOptions options);
-  RecordHandle Load(const RecordKey& key, const KvShape& shape);
+  // recent: whether a record that is in memory since it was read is good enough.
+  RecordHandle Load(const RecordKey& key, const KvShape& shape, bool recent);
   RecordHandle FindInMemory(const RecordId& id) const;
+  RecordHandle FindRecent(const RecordId& id, const KvShape& shape);
   Outcome Discard(const std::filesystem::path& path, const Error& error);
   void KeepInMemory(const KvRecord& record);
   void StopStoring(std::string reason);
@@ -94,6 +98,7 @@ class RecordCache {
   size_t untold_ = 0;  // messages beyond what is kept
   std::unordered_map<RecordId, RecordHandle> memory_;
   uint64_t memory_bytes_ = 0;
+  RecentRecords recent_;
 
   std::mutex room_mutex_;  // guards the two below; taken without mutex_ held
   uint64_t used_bytes_ = 0;

@@ -158,6 +158,28 @@ TEST_F(RecordCacheTest, ForeignFilesUnderARecordsName) {
   EXPECT_EQ(cache->stats().foreign, 4u);
 }
 
+TEST_F(RecordCacheTest, WhatWasReadLatelyComesFromMemory) {
+  const RecordKey key = MakeKey("a");
+  const KvRecord record = MakeRecord(key);
+  auto cache = Open({.recent_bytes = 1 << 20, .threads = 2});
+  ASSERT_TRUE(cache->Put(record));
+  ASSERT_TRUE(SamePayload(*cache->Find(key, kShape), record));
+  const uint64_t read = cache->stats().bytes_read;
+  fs::remove(cache->PathOf(key.Id()));
+  EXPECT_TRUE(SamePayload(*cache->Find(key, kShape), record));
+  EXPECT_TRUE(SamePayload((*cache->FindAll({&key, 1}, kShape))[0], record));
+  EXPECT_EQ(cache->stats().bytes_read, read);
+  EXPECT_EQ(cache->stats().hits, 3u);
+  // What is asked of the files is answered by the files.
+  EXPECT_FALSE(cache->Contains(key));
+  EXPECT_FALSE((*cache->Verify({&key, 1}, kShape))[0]);
+  // The id does not hold the shape.
+  KvShape other = kShape;
+  other.kv_heads = 1;
+  EXPECT_EQ(*cache->Find(key, other), nullptr);
+  EXPECT_EQ(*Open()->Find(key, kShape), nullptr);
+}
+
 TEST_F(RecordCacheTest, ManyDamagedFilesAreFewMessages) {
   const auto cache = Open();
   std::vector<RecordKey> keys;
