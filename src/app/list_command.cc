@@ -48,6 +48,12 @@ Result<std::vector<FactRow>> Collect(Catalog& catalog, NamespaceId ns, const Lis
   }
 }
 
+// Of the whole namespace: a damaged row does not say on which page it would be.
+Result<uint64_t> CountDamaged(Catalog& catalog, NamespaceId ns) {
+  TRY_ASSIGN(const ScanStats stats, catalog.ScanFacts(ns, {.parents = true}, [](const ScanRow&) { return true; }));
+  return stats.damaged_facts;
+}
+
 nlohmann::ordered_json RowToJson(const FactRow& fact, std::string_view kv) {
   nlohmann::ordered_json json = FactToJson(fact);
   if (!json.contains("date")) json["date"] = nullptr;
@@ -72,7 +78,9 @@ Result<int> RunList(const ListFlags& flags) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
   bool more = false;
   FactSeq last = 0;
+  uint64_t damaged = 0;
   if (ns) {
+    TRY_ASSIGN(damaged, CountDamaged(catalog, ns->id));
     TRY_ASSIGN(const std::vector<FactRow> rows, Collect(catalog, ns->id, flags, more));
     TRY_ASSIGN(const KvStates states, KvStates::Read(catalog, ns->id));
     size_t width = 0;
@@ -88,7 +96,9 @@ Result<int> RunList(const ListFlags& flags) {
   }
   if (flags.memory.json) PrintJson(json);
   if (more && !flags.memory.quiet) PrintNote(fmt::format("there are more: --after {} shows the next", last));
-  return 0;
+  if (damaged == 0) return 0;
+  return Fail(ErrorCode::kCorrupt,
+              fmt::format("{} rows are damaged and were left out: `inferscale fsck` names them", damaged));
 }
 
 const char* EventName(HistoryEvent event) {

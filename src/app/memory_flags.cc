@@ -101,6 +101,7 @@ Result<OpenedMemory> OpenMemory(const MemoryFlags& flags, std::string_view name,
   options.kv.disk_bytes = flags.kv_budget;
   options.kv.name_space_bytes = flags.kv_namespace_budget;
   if (!flags.kv_encoding.empty()) options.kv_encoding = ParseKvEncoding(flags.kv_encoding);
+  options.check_pages = flags.check_pages;
   options.any_embedder = use == MemoryUse::kReembed;
   TRY(CheckFolder(flags, options.command, use));
   OpenedMemory opened;

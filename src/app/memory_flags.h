@@ -21,6 +21,7 @@ struct MemoryFlags {
   uint64_t kv_namespace_budget = 0;
   std::string kv_encoding;  // "": as the folder has it
   bool json = false, quiet = false;
+  bool check_pages = true;  // false: also a memory whose catalog has damaged pages
 };
 
 // Adds --data-dir, --namespace, --json and --quiet. flags must outlive parsing.

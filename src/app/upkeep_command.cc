@@ -129,6 +129,7 @@ void AddUpkeepCommands(CLI::App& app, int* status) {
   OnCommand(*command, status, [stats] { return RunStats(*stats); });
 
   auto fsck = std::make_shared<FsckFlags>();
+  fsck->memory.check_pages = false;
   command = app.add_subcommand("fsck", "Check that everything stored twice agrees");
   command->add_flag("--repair", fsck->repair, "Make again what can be derived from the facts");
   AddMemoryFlags(*command, fsck->memory);

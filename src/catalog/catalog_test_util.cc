@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "catalog/page_check_vfs.h"
+
 namespace inferscale {
 
 namespace fs = std::filesystem;
@@ -155,7 +157,8 @@ std::vector<std::string> CatalogTest::Findings(bool repair) {
 
 void CatalogTest::Sql(const std::string& script) {
   sqlite3* db = nullptr;
-  ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
+  const std::string vfs = sqlite::PageCheckVfs("").value();  // so that pages keep their checksums
+  ASSERT_EQ(sqlite3_open_v2(file().c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, vfs.c_str()), SQLITE_OK);
   char* error = nullptr;
   EXPECT_EQ(sqlite3_exec(db, script.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
   sqlite3_free(error);

@@ -69,7 +69,9 @@ Hash128 DigestOfRequest(std::span<const NewFact> facts) {
 // The first call's result, when this key was used for the same facts within its time.
 Result<std::optional<std::vector<AddedFact>>> FindReplay(Op& op, std::string_view key, const Hash128& request) {
   TRY(op.db.Run("DELETE FROM idempotency WHERE at_us<?", op.now - limits::kIdempotencyMicros));
-  TRY_ASSIGN(Cursor cursor, op.db.Query("SELECT request, result FROM idempotency WHERE ns=? AND key=?", op.ns, key));
+  const std::string digest = KeyDigest(op.ns, key);
+  TRY_ASSIGN(Cursor cursor,
+             op.db.Query("SELECT request, result FROM idempotency WHERE ns=? AND key=?", op.ns, Blob{digest}));
   TRY_ASSIGN(const bool found, cursor.Next());
   if (!found) return std::optional<std::vector<AddedFact>>();
   if (cursor.Bytes(0) != HashBlob(request))
@@ -266,9 +268,10 @@ Result<AddResult> SqliteCatalog::AddFacts(NamespaceId ns, std::span<const NewFac
     }
     TRY(adder.Finish());
     if (options.idempotency_key.empty()) return {};
-    const std::string digest = HashBlob(request), packed = PackAdded(result.facts);
-    return op.db.Run("INSERT INTO idempotency(ns, key, request, at_us, result) VALUES(?,?,?,?,?)", ns,
-                     std::string_view(options.idempotency_key), Blob{digest}, op.now, Blob{packed});
+    const std::string key = KeyDigest(ns, options.idempotency_key), digest = HashBlob(request);
+    const std::string packed = PackAdded(result.facts);
+    return op.db.Run("INSERT INTO idempotency(ns, key, request, at_us, result) VALUES(?,?,?,?,?)", ns, Blob{key},
+                     Blob{digest}, op.now, Blob{packed});
   };
   TRY_ASSIGN(result.change, ChangeNamespace(ns, body));
   return result;

@@ -9,6 +9,15 @@
 
 namespace inferscale {
 
+namespace {
+
+Status NoteLogDamage(sqlite::Connection& db, Micros now) {
+  const std::string text = std::to_string(now);
+  return db.Run("INSERT OR REPLACE INTO settings(key, value) VALUES('log_damage', ?)", sqlite::Blob{text});
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& folder, SqliteOptions options,
                                                    SqliteOpenReport* report) {
   if (options.readers < 0) return Fail(ErrorCode::kInvalidArgument, "the number of readers is negative");
@@ -24,12 +33,12 @@ Result<std::unique_ptr<Catalog>> OpenSqliteCatalog(const std::filesystem::path& 
   std::error_code none;  // no log: its size is uintmax_t(-1)
   const uintmax_t log_bytes = std::filesystem::file_size(log, none);
   if (report != nullptr) *report = {.changes_lost = lost, .unclean = !none && log_bytes > 0};
-  const sqlite::ConnectionOptions connection = {options.vfs, false, options.secure_delete};
-  const auto prepare = [&](sqlite::Connection& db) -> Status {
-    TRY(sqlite::Migrate(db, sqlite::Migrations(), options.program));
-    if (!lost) return {};
-    const std::string now = std::to_string(options.clock());
-    return db.Run("INSERT OR REPLACE INTO settings(key, value) VALUES('log_damage', ?)", sqlite::Blob{now});
+  const sqlite::ConnectionOptions connection = {options.vfs, false, options.secure_delete, options.check_pages};
+  const auto prepare = [&](sqlite::Connection& db) {
+    Status status = sqlite::Migrate(db, sqlite::Migrations(), options.program);
+    if (status && lost) status = NoteLogDamage(db, options.clock());
+    if (!status) db.KeepLog();
+    return status;
   };
   TRY_ASSIGN(std::unique_ptr<sqlite::Pool> pool, sqlite::Pool::Open(path, connection, options.readers, prepare));
   return std::unique_ptr<Catalog>(std::make_unique<sqlite::SqliteCatalog>(std::move(pool), std::move(options)));

@@ -17,6 +17,7 @@ struct SqliteOptions {
   std::function<Micros()> clock;       // null: the system's
   std::string program = "inferscale";  // noted in the file, for the message that a newer version wrote it
   bool secure_delete = true;           // false only in the test that shows what it is for
+  bool check_pages = true;             // false: also when pages are damaged, as far as they can be read, for Fsck
 };
 
 struct SqliteOpenReport {

@@ -160,6 +160,12 @@ std::optional<std::string> UnsealText(std::string_view key, std::string_view blo
   return std::string(text);
 }
 
+std::string KeyDigest(NamespaceId ns, std::string_view key) {
+  Packer packer;
+  packer.Signed(ns).Str(key);
+  return HashBlob(HashBytes(packer.bytes()));
+}
+
 std::string HistoryKey(NamespaceId ns, std::string_view fact, int64_t n) {
   Packer packer;
   packer.Signed(ns).Str(fact).Signed(n);

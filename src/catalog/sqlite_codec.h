@@ -84,6 +84,9 @@ std::string SealText(std::string_view key, std::string_view text);
 std::optional<std::string> UnsealText(std::string_view key, std::string_view blob);
 std::string HistoryKey(NamespaceId ns, std::string_view fact, int64_t n);
 
+// What is stored of an idempotency key.
+std::string KeyDigest(NamespaceId ns, std::string_view key);
+
 // Checksums of whole rows, for the sum columns. The seq is not in it: it is known only after the row is inserted.
 int64_t SumOf(const FactRow& row);
 int64_t SumOf(NamespaceId ns, const TurnRow& row);

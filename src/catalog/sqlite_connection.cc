@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "catalog/sqlite_memory.h"
+#include "catalog/sqlite_page.h"
 
 namespace inferscale::sqlite {
 
@@ -13,6 +14,7 @@ namespace {
 constexpr int kBusyMillis = 10'000;
 
 ErrorCode CodeOf(int code, int system_errno) {
+  if (code == SQLITE_IOERR_DATA) return ErrorCode::kCorrupt;
   if (system_errno == ENOSPC || system_errno == EDQUOT) return ErrorCode::kNoSpace;
   switch (code & 0xFF) {
     case SQLITE_FULL:
@@ -37,12 +39,19 @@ ErrorCode CodeOf(int code, int system_errno) {
   }
 }
 
-std::string_view AdviceFor(ErrorCode code) {
+// Its messages name tables and columns, never values.
+const char* Complaint(sqlite3* db, int code) {
+  const int extended = db != nullptr ? sqlite3_extended_errcode(db) : code;
+  if (extended == SQLITE_IOERR_DATA || code == SQLITE_IOERR_DATA) return "a page of the database is damaged";
+  return db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
+}
+
+const char* AdviceFor(ErrorCode code) {
   switch (code) {
     case ErrorCode::kNoSpace:
       return "; free some disk space";
     case ErrorCode::kCorrupt:
-      return "; run `inferscale fsck`, or restore a copy";
+      return "; run `inferscale fsck --repair`, or restore a copy";
     case ErrorCode::kPermission:
       return "; check the rights of this user on its folder";
     default:
@@ -55,9 +64,7 @@ std::string_view AdviceFor(ErrorCode code) {
 Error SqliteError(sqlite3* db, int code, std::string_view action) {
   const int extended = db != nullptr ? sqlite3_extended_errcode(db) : code;
   const ErrorCode error = CodeOf(extended != SQLITE_OK ? extended : code, db != nullptr ? sqlite3_system_errno(db) : 0);
-  // Its messages name tables and columns, never values.
-  return {error, "catalog: cannot " + std::string(action) + ": " +
-                     (db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code)) + std::string(AdviceFor(error))};
+  return {error, "catalog: cannot " + std::string(action) + ": " + Complaint(db, code) + AdviceFor(error)};
 }
 
 Cursor::~Cursor() {
@@ -99,7 +106,8 @@ Result<std::unique_ptr<Connection>> Connection::Open(const std::filesystem::path
   sqlite3* db = nullptr;
   const int flags = (options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE) |
                     SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-  const int code = sqlite3_open_v2(path.c_str(), &db, flags, options.vfs.empty() ? nullptr : options.vfs.c_str());
+  TRY_ASSIGN(const std::string vfs, PageCheckVfs(options.vfs));
+  const int code = sqlite3_open_v2(path.c_str(), &db, flags, vfs.c_str());
   if (code != SQLITE_OK) {
     Error error = SqliteError(db, code, "open " + path.string());
     sqlite3_close(db);
@@ -107,6 +115,11 @@ Result<std::unique_ptr<Connection>> Connection::Open(const std::filesystem::path
   }
   std::unique_ptr<Connection> connection(new Connection(db));
   sqlite3_busy_timeout(db, kBusyMillis);
+  // The log that a crash left is good for the pages that it has, whatever they are in the file.
+  if (!options.check_pages) TRY(SetPageMode(db, PageMode::kMend));
+  // Of a new file, and of one that is made anew by VACUUM.
+  int reserved = kPageSumBytes;
+  (void)sqlite3_file_control(db, "main", SQLITE_FCNTL_RESERVE_BYTES, &reserved);
   // Sorts stay in memory: a temporary file would hold text where no erasure looks. 16 MiB of cache a connection.
   TRY(
       connection->Script("PRAGMA temp_store=MEMORY; PRAGMA cache_size=-16384; PRAGMA foreign_keys=ON;"
@@ -115,6 +128,9 @@ Result<std::unique_ptr<Connection>> Connection::Open(const std::filesystem::path
   if (!options.read_only)
     // 4,000 pages of 4 KiB before a checkpoint: a batch of 256 facts writes about 1,000.
     TRY(connection->Script("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000;"));
+  if (options.check_pages) return connection;
+  if (!options.read_only) TRY(connection->EmptyLog());
+  TRY(connection->ReadPages(PageMode::kTrust));
   return connection;
 }
 
@@ -125,6 +141,21 @@ Status Connection::SyncLog() {
     code = log->pMethods->xSync(log, SQLITE_SYNC_FULL);
   if (code != SQLITE_OK) return tl::unexpected<Error>(SqliteError(db_, code, "sync the log"));
   return {};
+}
+
+Status Connection::EmptyLog() {
+  // The pages are synced where they are before the log is cut.
+  TRY_ASSIGN(const auto busy, Value("PRAGMA wal_checkpoint(TRUNCATE)"));
+  if (busy != 0) return Fail(ErrorCode::kIo, "catalog: a reader kept the log from being emptied; try again");
+  // SQLite does not sync the cut, and a power cut would bring the old log back.
+  return SyncLog();
+}
+
+void Connection::KeepLog() { (void)sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr); }
+
+Status Connection::ReadPages(PageMode mode) {
+  sqlite3_db_release_memory(db_);
+  return SetPageMode(db_, mode);
 }
 
 Connection::~Connection() {

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "catalog/page_check_vfs.h"
 
 namespace inferscale::sqlite {
 
@@ -55,9 +56,10 @@ class Cursor {
 };
 
 struct ConnectionOptions {
-  std::string vfs;
+  std::string vfs;  // below the layer that checks pages (page_check_vfs.h)
   bool read_only = false;
   bool secure_delete = true;
+  bool check_pages = true;  // false: PageMode::kTrust
 };
 
 // Used by one thread at a time.
@@ -79,6 +81,13 @@ class Connection {
   }
   // What was written to the log, or cut off it, is durable.
   Status SyncLog();
+  // All of the log is in the database file, durable, and the log empty, durable too. Nobody may read, in no
+  // transaction.
+  Status EmptyLog();
+  // Closing leaves the log as it is, though this is the last connection: it is evidence.
+  void KeepLog();
+  // From now on; pages read before are forgotten. In no transaction.
+  Status ReadPages(PageMode mode);
 
   // The same for a statement whose rows nobody wants.
   template <class... Args>

@@ -184,24 +184,66 @@ Status CheckCounters(Fsck& fsck) {
                fsck.db.Value("SELECT count(*) FROM (SELECT id, facts, searchable, words, turns, kv_bytes FROM"
                              " main.namespaces EXCEPT SELECT * FROM temp.before)"));
     fsck.Count(static_cast<uint64_t>(wrong.value_or(0)), "namespaces with wrong counts", fsck.repair);
+    TRY_ASSIGN(const auto lost, fsck.db.Value("SELECT sum(max(b.facts - n.facts, 0) + max(b.turns - n.turns, 0))"
+                                              " FROM main.namespaces n JOIN temp.before b ON b.id=n.id"));
+    if (fsck.lost_rows)
+      fsck.Count(static_cast<uint64_t>(lost.value_or(0)), "facts and turns are missing: restore a copy", false);
   }
   if (!fsck.repair) TRY(fsck.db.Script("ROLLBACK TO counters"));
   TRY(fsck.db.Script("RELEASE counters"));
   return fsck.db.Script("DROP TABLE IF EXISTS temp.before");
 }
 
-Result<std::vector<FsckFinding>> SqliteCatalog::Fsck(bool repair) {
-  TRY_ASSIGN(Pool::Writer writer, Write());
-  sqlite::Fsck fsck{*writer, repair, Now()};
+namespace {
+
+Status CheckAll(Fsck& fsck) {
+  TRY_ASSIGN(Transaction transaction, Transaction::Begin(fsck.db, true));
   TRY(CheckDatabase(fsck));
   TRY(CheckRows(fsck));
   TRY(CheckSearch(fsck));
   TRY(CheckRecords(fsck));
   TRY(CheckCounters(fsck));
-  if (!repair) return std::move(fsck.findings);  // and the transaction rolls back
-  TRY(writer.Commit());
-  has_residue_ = true;
-  return std::move(fsck.findings);
+  return fsck.repair ? transaction.Commit() : Status();  // or it rolls back
+}
+
+// All pages anew: what can be read of them gets checksums that fit. What was wrong in them is named by the checks
+// before. False: SQLite cannot read so far.
+bool RewritePages(Connection& db) {
+  Status status = db.ReadPages(PageMode::kMend);
+  if (status) status = db.Script("VACUUM");
+  if (status) status = db.EmptyLog();
+  return status.has_value();
+}
+
+// With pages read as they are; `pages`: what is said of those that are damaged.
+Status CheckPagesAndAll(Fsck& fsck) {
+  TRY_ASSIGN(const std::vector<uint32_t> damaged, DamagedPages(fsck.db.db()));
+  fsck.lost_rows = !damaged.empty();
+  TRY(CheckAll(fsck));
+  if (damaged.empty()) return {};
+  const bool repaired = fsck.repair && RewritePages(fsck.db);
+  fsck.Report(std::to_string(damaged.size()) + " pages of the database are damaged, the first is number " +
+                  std::to_string(damaged.front()),
+              repaired);
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<FsckFinding>> SqliteCatalog::Fsck(bool repair) {
+  std::vector<FsckFinding> findings;
+  const Status status = pool_->Alone([&](Connection& db) -> Status {
+    TRY(db.EmptyLog());  // while what it says of a page counts: a power cut leaves pages half written that it has whole
+    TRY(db.ReadPages(PageMode::kTrust));
+    sqlite::Fsck fsck{db, repair, Now()};
+    Status checked = CheckPagesAndAll(fsck);
+    findings = std::move(fsck.findings);
+    const Status back = db.ReadPages(options_.check_pages ? PageMode::kCheck : PageMode::kTrust);
+    return checked ? back : checked;
+  });
+  if (!status) return tl::unexpected<Error>(status.error());
+  if (repair) has_residue_ = true;
+  return findings;
 }
 
 }  // namespace inferscale::sqlite

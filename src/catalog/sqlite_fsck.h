@@ -15,6 +15,7 @@ struct Fsck {
   Connection& db;
   bool repair = false;
   Micros now = 0;
+  bool lost_rows = false;  // pages are damaged: where more was counted than is there, it was lost
   std::vector<FsckFinding> findings = {};
 
   void Report(std::string what, bool repaired);

@@ -1,5 +1,5 @@
-// The format: what a fixed script writes is tests/data/catalog_v1.sql, byte for byte, and a catalog of that text is
-// read.
+// The format: what a fixed script writes is tests/data/catalog_v2.sql, byte for byte, and a catalog of that text is
+// read, as is one of the schema before, catalog_v1.sql.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const char kGolden[] = INFERSCALE_TEST_DATA "/catalog_v1.sql";
+const char kGolden[] = INFERSCALE_TEST_DATA "/catalog_v2.sql";
+const char kOlder[] = INFERSCALE_TEST_DATA "/catalog_v1.sql";
 
 std::string Slurp(const fs::path& path) {
   std::ostringstream bytes;
@@ -56,7 +57,7 @@ std::string DumpSql(const fs::path& path) {
 
 class SqliteGoldenTest : public CatalogTest {
  protected:
-  void Fill() {
+  std::vector<NewFact> FirstFacts() const {
     NewFact dated = FactOf("f1", "Ada likes tea");
     dated.content.date = Date{2023, 5, 8};
     dated.metadata = R"({"k":1})";
@@ -65,10 +66,12 @@ class SqliteGoldenTest : public CatalogTest {
     dated.supersede_key = "drink";
     NewFact expiring = FactOf("f2", "Ada is in Paris");
     expiring.expires_us = kTestStart + kTestDay;
+    return {dated, expiring, FactOf("f3", "Ada has a cat"), LongFact("long", {"first part", "second part"})};
+  }
+  void Fill() {
     const std::vector<NewTurn> turns = {{"t1", 0, "Ada", "I like tea", Date{2023, 5, 8}}};
     ASSERT_TRUE(catalog().PutTurns(ns_, turns));
-    Add(ns_, {dated, expiring, FactOf("f3", "Ada has a cat"), LongFact("long", {"first part", "second part"})},
-        {"key", 5});
+    Add(ns_, FirstFacts(), {"key", 5});
     ASSERT_TRUE(catalog().UpdateFact(ns_, "f3", {.content = ContentOf("Ada has two cats")}));
     NewFact newer = FactOf("f4", "Ada likes coffee");
     newer.supersede_key = "drink";
@@ -81,21 +84,19 @@ class SqliteGoldenTest : public CatalogTest {
     ASSERT_TRUE(catalog().SaveRuns(ns_, runs));
     ASSERT_TRUE(catalog().SetSetting("name", "value"));
   }
+  void ExpectContents();
 };
 
 TEST_F(SqliteGoldenTest, WritesTheFormat) {
   ASSERT_NO_FATAL_FAILURE(Fill());
   Close();
   const std::string written = DumpSql(file());
-  const fs::path kept = fs::temp_directory_path() / "catalog_v1.sql";
+  const fs::path kept = fs::temp_directory_path() / "catalog_v2.sql";
   if (written != Slurp(kGolden)) std::ofstream(kept, std::ios::binary) << written;
   EXPECT_TRUE(written == Slurp(kGolden)) << "what was written is in " << kept;
 }
 
-TEST_F(SqliteGoldenTest, ReadsTheFormat) {
-  Close();
-  fs::remove(file());
-  Sql(Slurp(kGolden));
+void SqliteGoldenTest::ExpectContents() {
   ASSERT_NO_FATAL_FAILURE(Open());
   ns_ = catalog().FindNamespace("user:ada")->id;
   EXPECT_EQ(catalog().GetFact(ns_, "f1")->superseded_by, "f4");
@@ -114,7 +115,27 @@ TEST_F(SqliteGoldenTest, ReadsTheFormat) {
   });
   EXPECT_EQ(vectors, scan->rows);
   EXPECT_EQ(catalog().ReserveRecords(1).value(), 1025u);
+  EXPECT_TRUE(Add(ns_, FirstFacts(), {"key", 5}).replayed);
   EXPECT_THAT(Findings(), testing::IsEmpty());
+}
+
+TEST_F(SqliteGoldenTest, ReadsTheFormat) {
+  Close();
+  fs::remove(file());
+  {
+    const auto db = sqlite::Connection::Open(file(), {}).value();  // its pages get checksums
+    ASSERT_TRUE(db->Script(("PRAGMA foreign_keys=OFF;" + Slurp(kGolden)).c_str()));
+  }
+  ExpectContents();
+}
+
+TEST_F(SqliteGoldenTest, ReadsTheFormatBefore) {
+  Close();
+  fs::remove(file());
+  Sql(Slurp(kOlder));
+  ExpectContents();
+  Close();
+  EXPECT_TRUE(sqlite::HasPageSums(sqlite::Connection::Open(file(), {"", true}).value()->db()).value());
 }
 
 }  // namespace

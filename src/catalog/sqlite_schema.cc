@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "catalog/page_check_vfs.h"
 #include "catalog/sqlite_codec.h"
+#include "catalog/sqlite_wipe.h"
 
 namespace inferscale::sqlite {
 
@@ -94,7 +96,30 @@ CREATE TABLE idempotency(
 CREATE INDEX idempotency_by_time ON idempotency(at_us);
 )sql";
 
-constexpr const char* kMigrations[] = {kVersion1};
+// Keys of idempotency are the application's words: their digests are enough. Beside it, pages got checksums, which is
+// done before this step.
+constexpr char kVersion2[] = R"sql(
+CREATE TEMP TABLE old AS SELECT ns, key_digest(ns, key) AS key, request, at_us, result FROM main.idempotency;
+DROP TABLE main.idempotency;
+CREATE TABLE main.idempotency(
+  ns INTEGER NOT NULL REFERENCES namespaces(id), key BLOB NOT NULL, request BLOB NOT NULL, at_us INTEGER NOT NULL,
+  result BLOB NOT NULL, PRIMARY KEY(ns, key)) STRICT, WITHOUT ROWID;
+CREATE INDEX main.idempotency_by_time ON idempotency(at_us);
+INSERT INTO main.idempotency(ns, key, request, at_us, result) SELECT ns, key, request, at_us, result FROM temp.old;
+DROP TABLE temp.old;
+)sql";
+constexpr size_t kSumsSince = 2;
+
+constexpr const char* kMigrations[] = {kVersion1, kVersion2};
+
+// key_digest(ns, key), for kVersion2.
+void SqlKeyDigest(sqlite3_context* context, int, sqlite3_value** values) {
+  const auto* text = static_cast<const char*>(sqlite3_value_blob(values[1]));
+  const auto size = static_cast<size_t>(sqlite3_value_bytes(values[1]));
+  const std::string digest =
+      KeyDigest(sqlite3_value_int64(values[0]), std::string_view(text, text == nullptr ? 0 : size));
+  sqlite3_result_blob64(context, digest.data(), digest.size(), SQLITE_TRANSIENT);
+}
 
 Result<std::string> Writer(Connection& connection) {
   TRY_ASSIGN(Cursor cursor, connection.Query("SELECT value FROM settings WHERE key='made_by'"));
@@ -139,6 +164,17 @@ Status Step(Connection& connection, const char* sql, size_t to, std::string_view
   return transaction.Commit();
 }
 
+// A file of before kSumsSince is written anew with room for checksums. It is one transaction in the log: after a kill
+// anywhere the file is the old one or the new one. Takes memory for all of it.
+Status MakePageSums(Connection& connection, size_t version) {
+  TRY_ASSIGN(const bool has, HasPageSums(connection.db()));
+  if (has) return {};
+  if (version >= kSumsSince)
+    return Fail(ErrorCode::kCorrupt, "catalog: the header of its file is damaged; restore a copy");
+  TRY(connection.Script("VACUUM"));
+  return connection.EmptyLog();  // so that the file's header says so before the next step says what it must say
+}
+
 }  // namespace
 
 std::span<const char* const> Migrations() { return kMigrations; }
@@ -157,9 +193,16 @@ Status Migrate(Connection& connection, std::span<const char* const> steps, std::
                                                     ", written by " + writer + "; this program knows schemas up to " +
                                                     std::to_string(steps.size()) + ": use that version or newer");
   }
-  if (have > 0) TRY(CheckSchema(connection));
+  if (have > 0) {
+    TRY(CheckSchema(connection));
+    TRY(MakePageSums(connection, have));
+  }
+  if (have == steps.size()) return {};
+  (void)sqlite3_create_function_v2(connection.db(), "key_digest", 2, SQLITE_UTF8 | SQLITE_DIRECTONLY, nullptr,
+                                   SqlKeyDigest, nullptr, nullptr, nullptr);
   for (size_t i = have; i < steps.size(); ++i) TRY(Step(connection, steps[i], i + 1, program));
-  return {};
+  TRY(connection.EmptyLog());
+  return have > 0 ? WipeUnusedSpace(connection) : Status();  // what a step dropped is in no file any more
 }
 
 }  // namespace inferscale::sqlite

@@ -28,9 +28,9 @@ TEST_F(SqliteSchemaTest, ANewerFileIsRefusedAndNotChanged) {
   Sql("PRAGMA user_version=7; UPDATE settings SET value=CAST('inferscale 3.1' AS BLOB) WHERE key='made_by'");
   const auto refused = Reopen();
   EXPECT_EQ(CodeOf(refused), ErrorCode::kVersionUnsupported);
-  for (const char* part : {"schema 7", "inferscale 3.1", "schemas up to 1", "newer"})
+  for (const char* part : {"schema 7", "inferscale 3.1", "schemas up to 2", "newer"})
     EXPECT_THAT(refused.error().message, HasSubstr(part));
-  Sql("PRAGMA user_version=1");
+  Sql("PRAGMA user_version=2");
   EXPECT_EQ(Reopen().value()->GetFact(ns_, "f")->text, "text");
 }
 

@@ -35,11 +35,7 @@ Status SqliteCatalog::SetSetting(std::string_view key, std::string_view value) {
 Status SqliteCatalog::Scrub() {
   if (!has_residue_.exchange(false)) return {};
   const Status status = pool_->Alone([](Connection& db) -> Status {
-    // The WAL holds pages as they were: it is written back and cut to nothing.
-    TRY_ASSIGN(const auto busy, db.Value("PRAGMA wal_checkpoint(TRUNCATE)"));
-    if (busy != 0) return Fail(ErrorCode::kIo, "catalog: a reader kept the log from being emptied; try again");
-    // SQLite does not sync that, and a power cut would bring the old log back.
-    TRY(db.SyncLog());
+    TRY(db.EmptyLog());  // it holds pages as they were
     return WipeUnusedSpace(db);
   });
   if (!status) has_residue_ = true;

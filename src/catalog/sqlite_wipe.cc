@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "catalog/sqlite_page.h"
+
 namespace inferscale::sqlite {
 
 namespace {
-
-// The file format of SQLite, as its documentation describes it.
-constexpr size_t kFileHeader = 100;  // before the header of page 1
-enum PageType : uint8_t { kIndexInterior = 2, kTableInterior = 5, kIndexLeaf = 10, kTableLeaf = 13 };
 
 class Wiper {
  public:
@@ -41,36 +39,31 @@ class Wiper {
     if (code == SQLITE_OK) return {};
     return tl::unexpected<Error>(SqliteError(nullptr, code, action));
   }
-  size_t U16(size_t at) const { return size_t{page_[at]} << 8 | page_[at + 1]; }
-  uint32_t U32(size_t at) const { return static_cast<uint32_t>(U16(at) << 16 | U16(at + 2)); }
+  uint32_t U32(size_t at) const { return static_cast<uint32_t>(PageU16(page_, at) << 16 | PageU16(page_, at + 2)); }
 
   // Wipes one page, and adds its children.
   Status WipePage(uint32_t number, std::vector<uint32_t>& todo) {
     const auto offset = static_cast<sqlite3_int64>(number - 1) * static_cast<sqlite3_int64>(page_.size());
     TRY(Check(file_->pMethods->xRead(file_, page_.data(), static_cast<int>(page_.size()), offset), "read a page"));
-    const size_t header = number == 1 ? kFileHeader : 0;
-    const uint8_t type = page_[header];
-    const bool is_interior = type == kIndexInterior || type == kTableInterior;
-    if (!is_interior && type != kIndexLeaf && type != kTableLeaf) return Damaged();
-    const size_t cells = U16(header + 3), pointers = header + (is_interior ? 12 : 8), begin = pointers + 2 * cells;
-    const size_t end = U16(header + 5) == 0 ? 65536 : U16(header + 5);  // where the cells begin
-    if (begin > end || end > page_.size()) return Damaged();
-    if (is_interior) {
-      todo.push_back(U32(header + 8));
-      for (size_t i = 0; i < cells; ++i) {
-        const size_t cell = U16(pointers + 2 * i);
-        if (cell < end || cell + 4 > page_.size()) return Damaged();
+    const auto tree = ReadTreePage(page_, number);
+    if (!tree) return Damaged();
+    if (tree->is_interior) {
+      todo.push_back(U32(tree->pointers - 4));  // the last child
+      for (size_t i = 0; i < tree->cells; ++i) {
+        const size_t cell = PageU16(page_, tree->pointers + 2 * i);
+        if (cell < tree->end || cell + 4 > page_.size()) return Damaged();
         todo.push_back(U32(cell));
       }
     }
-    const auto unused = page_.begin() + static_cast<std::ptrdiff_t>(begin);
-    const size_t size = end - begin;
+    const auto unused = page_.begin() + static_cast<std::ptrdiff_t>(tree->begin);
+    const size_t size = tree->end - tree->begin;
     if (std::all_of(unused, unused + static_cast<std::ptrdiff_t>(size), [](uint8_t byte) { return byte == 0; }))
       return {};
     std::fill_n(unused, size, uint8_t{0});
     wrote_ = true;
-    return Check(file_->pMethods->xWrite(file_, page_.data() + begin, static_cast<int>(size),
-                                         offset + static_cast<sqlite3_int64>(begin)),
+    // The page's checksum does not cover them.
+    return Check(file_->pMethods->xWrite(file_, page_.data() + tree->begin, static_cast<int>(size),
+                                         offset + static_cast<sqlite3_int64>(tree->begin)),
                  "overwrite unused space");
   }
 

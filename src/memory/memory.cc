@@ -77,6 +77,7 @@ Result<std::unique_ptr<Memory>> Memory::Open(const MemoryOptions& options, Embed
   SqliteOptions sqlite;
   sqlite.vfs = options.vfs;
   sqlite.clock = options.clock;
+  sqlite.check_pages = options.check_pages;
   SqliteOpenReport opened;
   TRY_ASSIGN(memory->catalog_, OpenSqliteCatalog(options.data_folder, sqlite, &opened));
   if (opened.changes_lost)
@@ -95,7 +96,7 @@ Result<std::unique_ptr<Memory>> Memory::Open(const MemoryOptions& options, Embed
   TRY_ASSIGN(kv.name_space_bytes, UseBytes(catalog, kNameSpaceBudgetSetting, kv.name_space_bytes));
   kv.files = options.files;
   TRY_ASSIGN(memory->vault_, KvVault::Open(kv, catalog));
-  if (opened.unclean) TRY(catalog.Scrub());                         // what a crash left of a deletion
+  if (opened.unclean && options.check_pages) TRY(catalog.Scrub());  // what a crash left of a deletion
   const uint32_t dims = embedder != nullptr ? embedder->dim() : 1;  // without one nothing is searched
   memory->indexes_ = std::make_unique<NameSpaceIndexCache>(catalog, dims, options.index_bytes);
   TRY_ASSIGN(const std::optional<std::string> words, catalog.GetSetting(kWordsSetting));
@@ -349,6 +350,8 @@ Result<std::vector<FsckFinding>> Memory::Fsck(bool repair) {
                                     range.segment, range.offset, range.bytes),
                         true});
   if (repair && embedder_ != nullptr) TRY(Reembed({}));  // vectors and terms that were damaged
+  const Status scrubbed = catalog_->Scrub();             // what a crash left of a deletion
+  if (findings.empty() && !scrubbed) return tl::unexpected<Error>(scrubbed.error());
   return findings;
 }
 

@@ -44,6 +44,7 @@ struct MemoryOptions {
   std::optional<KvEncoding> kv_encoding;  // of new records, kept for the folder; nothing: as it was kept, or f16
   size_t index_bytes = limits::kIndexCacheBytes;
   bool any_embedder = false;  // open though the stored vectors are of another embedder: for Reembed
+  bool check_pages = true;    // false: open though pages of the catalog are damaged: for Fsck
   std::string vfs;            // for tests: SQLite's VFS, the store's files, and the time of day
   FileOps* files = nullptr;
   std::function<Micros()> clock;  // null: the system's
