@@ -28,8 +28,7 @@ if(NOT INFERSCALE_STATIC)
   endif()
   # as-needed: of the libraries of all layers, only those whose code is called. $ORIGIN: they may lie beside it.
   set(version_script ${CMAKE_SOURCE_DIR}/cmake/libinferscale.map)
-  target_link_options(inferscale_shared PRIVATE -Wl,--version-script=${version_script} -Wl,--as-needed
-                                                -Wl,--gc-sections)
+  target_link_options(inferscale_shared PRIVATE -Wl,--version-script=${version_script} -Wl,--as-needed)
   set_target_properties(inferscale_shared PROPERTIES
     OUTPUT_NAME inferscale VERSION ${abi_version} SOVERSION ${abi_major} LINKER_LANGUAGE CXX
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} BUILD_RPATH "$ORIGIN" LINK_DEPENDS ${version_script})

@@ -143,8 +143,8 @@ size_t GivenBatch::PlanBytes() const {
 
 Status GivenBatch::TakeRequest(const inferscale_batch& given, uint32_t r) {
   const inferscale_request& request = given.requests[r];
-  const std::string name = "request " + std::to_string(r) + ": ";
-  if (!IsWithin(request.span_first, request.span_count, given.span_count)) return Bad(name + "spans beyond the batch");
+  const auto bad = [r](const char* what) { return Bad("request " + std::to_string(r) + ": " + what); };
+  if (!IsWithin(request.span_first, request.span_count, given.span_count)) return bad("spans beyond the batch");
   TRY(CheckMost("spans of all requests", spans_.size() + request.span_count, options_.max_spans, "the transfer has"));
   const size_t first_span = spans_.size(), first_table = tables_.size();
   for (uint32_t s = 0; s < request.span_count; ++s) {
@@ -154,8 +154,7 @@ Status GivenBatch::TakeRequest(const inferscale_batch& given, uint32_t r) {
   }
   for (uint32_t g = 0; g < options_.group_count; ++g) {
     const inferscale_table& table = given.tables[size_t{r} * options_.group_count + g];
-    if (!IsWithin(table.block_first, table.block_count, given.block_count))
-      return Bad(name + "blocks beyond the batch");
+    if (!IsWithin(table.block_first, table.block_count, given.block_count)) return bad("blocks beyond the batch");
     blocks_ += table.block_count;
     tables_.emplace_back(given.blocks + table.block_first, table.block_count);
   }

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "capi/abi_case_test_util.h"
+#include "capi/allocations_test_util.h"
 #include "kernels/kv_plan_builder.h"
 
 namespace inferscale::capi {
@@ -125,6 +127,25 @@ TEST_F(WrongInput, LongerStructs) {
   later.added = 1;
   EXPECT_EQ(inferscale_inject(transfer.get(), &later.known, nullptr, &ticket), INFERSCALE_UNSUPPORTED);
   EXPECT_NE(std::string(inferscale_last_error()).find("newer"), std::string::npos);
+}
+
+// What is said of a launch: no memory is taken, from the first batch on.
+TEST(GivenBatch, PlansWithoutAllocating) {
+  const auto counted = std::make_unique<int>();
+  if (AllocationsOfThisThread() == 0) GTEST_SKIP() << "nothing is counted under the sanitizers";
+  KvCaseSpec spec;
+  spec.requests = 40, spec.hybrid = true, spec.rotary_dims = 64;
+  KvCase test(spec, KvDirection::kInject);
+  std::vector<uint8_t> memory = test.memory();
+  AbiBatch given(test.Batch(memory.data()));
+  Result<GivenBatch> made = GivenBatch::Make(&given.options());
+  ASSERT_TRUE(made.has_value()) << made.error().message;
+  std::vector<uint8_t> buffer(made->PlanBytes());
+  const size_t before = AllocationsOfThisThread();
+  const Result<const kernels::KvBatch*> batch = made->Convert(&given.batch());
+  const bool planned = batch && kernels::BuildKvPlan(**batch, KvDirection::kInject, buffer);
+  EXPECT_EQ(AllocationsOfThisThread(), before);
+  EXPECT_TRUE(planned);
 }
 
 // The largest batch fits the plan for which memory was taken, whatever the numbers.

@@ -109,9 +109,12 @@ TEST(CapiCuda, AStreamThatHasNotEndedIsPending) {
   const DeviceBytes there(test.memory());
   const AbiBatch given(test.Batch(there.data()));
   const api::Transfer transfer = OpenTransfer(device, given.options());
+  uint64_t ticket = 0;
+  // The driver loads a kernel at its first launch, and may wait for the device then.
+  ASSERT_EQ(inferscale_inject(transfer.get(), &given.batch(), stream.get(), &ticket), INFERSCALE_OK);
+  ASSERT_EQ(inferscale_transfer_wait(transfer.get(), ticket, nullptr, 0), INFERSCALE_OK);
   std::promise<void> gate;
   ASSERT_EQ(cudaLaunchHostFunc(stream.get(), Hold, &gate), cudaSuccess);
-  uint64_t ticket = 0;
   ASSERT_EQ(inferscale_inject(transfer.get(), &given.batch(), stream.get(), &ticket), INFERSCALE_OK);
   EXPECT_EQ(inferscale_transfer_poll(transfer.get(), ticket, nullptr, 0), INFERSCALE_PENDING);
   gate.set_value();
