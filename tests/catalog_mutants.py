@@ -57,6 +57,8 @@ MUTANTS = [
      "SqlitePageDamageTest.*"),
     ("damage-stays-marked", "page_check_vfs.cc", "keep_damage ? ~sum : sum", "(void(keep_damage), sum)",
      "SqlitePageDamageTest.*"),
+    ("new-is-in-its-file", "sqlite_schema.cc", "  TRY(connection.EmptyLog());\n  return have > 0 ?",
+     "  return have > 0 ?", "SqliteLostTest.*"),
     ("log-before-trust", "sqlite_fsck.cc",
      "TRY(db.EmptyLog());  // while what it says of a page counts: a power cut leaves pages half written that it has"
      " whole", "", "SqliteCrashTest.*"),

@@ -114,6 +114,8 @@ Result<std::unique_ptr<Connection>> Connection::Open(const std::filesystem::path
     return tl::unexpected<Error>(std::move(error));
   }
   std::unique_ptr<Connection> connection(new Connection(db));
+  std::error_code error;
+  if (!options.read_only && std::filesystem::file_size(path, error) == 0) connection->MakePrivate();
   sqlite3_busy_timeout(db, kBusyMillis);
   // The log that a crash left is good for the pages that it has, whatever they are in the file.
   if (!options.check_pages) TRY(SetPageMode(db, PageMode::kMend));
@@ -149,6 +151,16 @@ Status Connection::EmptyLog() {
   if (busy != 0) return Fail(ErrorCode::kIo, "catalog: a reader kept the log from being emptied; try again");
   // SQLite does not sync the cut, and a power cut would bring the old log back.
   return SyncLog();
+}
+
+void Connection::MakePrivate() {
+  using std::filesystem::perms;
+  // SQLite gives a new log the mode of the database.
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::error_code none;
+    std::filesystem::permissions(std::string(sqlite3_db_filename(db_, "main")) + suffix,
+                                 perms::owner_read | perms::owner_write, none);
+  }
 }
 
 void Connection::KeepLog() { (void)sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr); }

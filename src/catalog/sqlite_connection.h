@@ -86,6 +86,8 @@ class Connection {
   Status EmptyLog();
   // Closing leaves the log as it is, though this is the last connection: it is evidence.
   void KeepLog();
+  // Its files are for their owner alone.
+  void MakePrivate();
   // From now on; pages read before are forgotten. In no transaction.
   Status ReadPages(PageMode mode);
 

@@ -93,12 +93,12 @@ void SqliteCrashTest::RunScript() {
   known_.push_back({0, "none\n"});
   vfs_ = std::make_unique<RecordingVfs>(folder_, &log_);
   files_ = std::make_unique<RecordingFiles>(folder_, &log_);
-  ASSERT_TRUE(files_->MakeFolder(folder_ / "kv"));
   const auto reopen = [&] {
     Open({.vfs = vfs_->name()});
     Note();
   };
   reopen();
+  ASSERT_TRUE(files_->MakeFolder(folder_ / "kv"));  // from here on the folder is in use
   ns_ = Name("user:ada");
   Note();
   std::vector<FactSeq> facts;
@@ -156,7 +156,7 @@ void SqliteCrashTest::CheckCut(const std::vector<FileOp>& ops, size_t cut, Unsyn
   const auto after =
       std::upper_bound(known_.begin(), known_.end(), cut, [](size_t n, const Known& known) { return n < known.ops; });
   SqliteOpenReport report;
-  const auto opened = OpenSqliteCatalog(disk, {}, &report);
+  const auto opened = OpenSqliteCatalog(disk, {.was_used = fs::exists(disk / "kv")}, &report);
   ASSERT_TRUE(opened) << opened.error().message;
   ASSERT_FALSE(report.changes_lost) << "a power cut is no damage";
   Catalog& found = **opened;

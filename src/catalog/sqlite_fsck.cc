@@ -105,7 +105,7 @@ Status CheckHistory(Fsck& fsck) {
 Status CheckLogNote(Fsck& fsck) {
   TRY_ASSIGN(const auto noted, fsck.db.Value("SELECT 1 FROM settings WHERE key='log_damage'"));
   if (!noted) return {};
-  fsck.Report("changes before a crash may be lost: the log was damaged before the next start", false);
+  fsck.Report("changes before a crash may be lost: the log was damaged or gone at the next start", false);
   return fsck.repair ? fsck.db.Run("DELETE FROM settings WHERE key='log_damage'") : Status();
 }
 

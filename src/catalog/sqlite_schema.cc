@@ -171,6 +171,7 @@ Status MakePageSums(Connection& connection, size_t version) {
   if (has) return {};
   if (version >= kSumsSince)
     return Fail(ErrorCode::kCorrupt, "catalog: the header of its file is damaged; restore a copy");
+  connection.MakePrivate();
   TRY(connection.Script("VACUUM"));
   return connection.EmptyLog();  // so that the file's header says so before the next step says what it must say
 }

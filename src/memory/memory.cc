@@ -71,18 +71,20 @@ Result<std::unique_ptr<Memory>> Memory::Open(const MemoryOptions& options, Embed
   memory->embedder_ = embedder;
   memory->clock_ = options.clock;
   std::error_code error;
+  const bool was_used = std::filesystem::exists(options.data_folder / "kv", error);
   if (std::filesystem::create_directories(options.data_folder, error))
     std::filesystem::permissions(options.data_folder, std::filesystem::perms::owner_all, error);
   TRY_ASSIGN(memory->lock_, DirLock::Acquire(options.data_folder, options.command));
   SqliteOptions sqlite;
   sqlite.vfs = options.vfs;
   sqlite.clock = options.clock;
+  sqlite.was_used = was_used;
   sqlite.check_pages = options.check_pages;
   SqliteOpenReport opened;
   TRY_ASSIGN(memory->catalog_, OpenSqliteCatalog(options.data_folder, sqlite, &opened));
   if (opened.changes_lost)
     spdlog::warn(
-        "{}: the disk damaged the log of the process before this one, which crashed: what it stored last may "
+        "{}: the log of the process before this one, which crashed, was damaged or taken away: what it stored last may "
         "be lost (`inferscale fsck` has the details)",
         options.data_folder.string());
   Catalog& catalog = *memory->catalog_;
@@ -107,6 +109,11 @@ Result<std::unique_ptr<Memory>> Memory::Open(const MemoryOptions& options, Embed
 }
 
 Memory::~Memory() = default;
+
+bool Memory::IsIn(const std::filesystem::path& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder / "catalog.db", error) || std::filesystem::exists(folder / "kv", error);
+}
 
 void Memory::SetChangeListener(std::function<void(const Change&)> listener) {
   const std::lock_guard lock(listener_mutex_);

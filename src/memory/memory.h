@@ -88,7 +88,10 @@ class Memory {
  public:
   // embedder outlives the memory; null: for calls that neither add, change nor search (forget, list, export, fsck).
   // kInUse: another process owns the folder. kMismatch: the vectors are of another embedder. kVersionUnsupported.
+  // kCorrupt: the catalog is damaged or lost, which no call makes good by a new one.
   static Result<std::unique_ptr<Memory>> Open(const MemoryOptions& options, Embedder* embedder);
+  // Whether there is one in the folder, or was, and what is left of it. Changes nothing.
+  static bool IsIn(const std::filesystem::path& folder);
   ~Memory();
 
   // Adds facts in order, all or none. Long texts become linked parts. Exact duplicates return the id that is there.

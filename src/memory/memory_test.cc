@@ -292,5 +292,21 @@ TEST_F(MemoryTest, ChangesAreTold) {
   EXPECT_EQ(dead, 1u);
 }
 
+TEST_F(MemoryTest, ALostCatalogIsNoNewMemory) {
+  RememberText(kAda, "fact one");
+  Close();
+  const std::filesystem::path catalog = Options().data_folder / "catalog.db";
+  std::filesystem::resize_file(catalog, 0);
+  EXPECT_EQ(CodeOf(Memory::Open(Options(), &embedder_)), ErrorCode::kCorrupt);
+  EXPECT_EQ(std::filesystem::file_size(catalog), 0u) << "nothing is written over it";
+  std::filesystem::remove(catalog);
+  EXPECT_TRUE(Memory::IsIn(Options().data_folder));
+  EXPECT_EQ(CodeOf(Memory::Open(Options(), &embedder_)), ErrorCode::kCorrupt);
+  EXPECT_FALSE(std::filesystem::exists(catalog));
+  std::filesystem::remove_all(Options().data_folder);
+  EXPECT_FALSE(Memory::IsIn(Options().data_folder));
+  Open();
+}
+
 }  // namespace
 }  // namespace inferscale
