@@ -26,12 +26,10 @@ Result<std::unique_ptr<Embedder>> LoadMemoryEmbedder(const std::string& model) {
 
 Status CheckFolder(const MemoryFlags& flags, std::string_view command, MemoryUse use) {
   std::error_code ec;
-  if (!std::filesystem::exists(flags.data_folder, ec)) {
-    if (use == MemoryUse::kAdd) return {};
-  } else {
+  const bool is_there = Memory::IsIn(flags.data_folder);
+  if (is_there || (use == MemoryUse::kAdd && std::filesystem::exists(flags.data_folder, ec)))
     TRY(DirLock::Acquire(flags.data_folder, command));  // and let go: who is not alone need not load a model
-    if (use == MemoryUse::kAdd || std::filesystem::exists(flags.data_folder / "catalog.db", ec)) return {};
-  }
+  if (is_there || use == MemoryUse::kAdd) return {};
   return Fail(ErrorCode::kNotFound, fmt::format("there is no memory in {}: `inferscale remember` or `inferscale "
                                                 "import` makes one, --data-dir names another",
                                                 flags.data_folder.string()));

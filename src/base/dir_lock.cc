@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -55,6 +56,11 @@ Error InUse(const std::filesystem::path& folder, const Owner& owner) {
   return {ErrorCode::kInUse, folder.string() + " is in use by " + by + "; stop it, or use another folder"};
 }
 
+// It would be overwritten: what it leads to is somebody else's.
+Error NotOurs(const std::filesystem::path& path) {
+  return {ErrorCode::kPermission, path.string() + " is a link, or no plain file: remove it"};
+}
+
 bool WriteOwner(int fd, std::string_view command) {
   std::string text = std::to_string(::getpid()) + "\n";
   for (const char c : command.substr(0, kCommandBytes)) text += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
@@ -66,8 +72,12 @@ bool WriteOwner(int fd, std::string_view command) {
 
 Result<DirLock> DirLock::Acquire(const std::filesystem::path& folder, std::string_view command) {
   const std::filesystem::path path = folder / "lock";
-  DirLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  DirLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (lock.fd_ < 0 && errno == ELOOP) return tl::unexpected<Error>(NotOurs(path));
   if (lock.fd_ < 0) return tl::unexpected<Error>(ErrnoError(errno, "open", path));
+  struct stat st {};
+  if (::fstat(lock.fd_, &st) != 0) return tl::unexpected<Error>(ErrnoError(errno, "stat", path));
+  if (!S_ISREG(st.st_mode) || st.st_nlink > 1) return tl::unexpected<Error>(NotOurs(path));
   int locked;
   do locked = ::flock(lock.fd_, LOCK_EX | LOCK_NB);
   while (locked != 0 && errno == EINTR);

@@ -14,7 +14,7 @@ class DirLock {
  public:
   // Takes the lock of `folder` (file `lock` in it), or fails at once: kInUse says "… is in use by pid P (command)".
   // command: what others are told, such as "inferscale serve"; no user's text, it is written to the file. The folder
-  // must be there. kNotFound, kPermission, kNoSpace, kIo.
+  // must be there. kPermission: also when `lock` is a link; what that leads to is left alone. kNotFound, kNoSpace, kIo.
   static Result<DirLock> Acquire(const std::filesystem::path& folder, std::string_view command);
 
   DirLock(DirLock&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }

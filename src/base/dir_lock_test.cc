@@ -100,6 +100,27 @@ TEST_F(DirLockTest, ACommandIsOneShortLine) {
   EXPECT_LE(text.size(), 220u);
 }
 
+TEST_F(DirLockTest, WhatALinkLeadsToIsLeftAlone) {
+  const fs::path lock = folder_ / "lock", other = folder_ / "other";
+  std::ofstream(other) << "precious";
+  const auto refused = [&] {
+    const Result<DirLock> taken = DirLock::Acquire(folder_, "x");
+    ASSERT_FALSE(taken);
+    EXPECT_EQ(taken.error().code, ErrorCode::kPermission);
+    EXPECT_THAT(taken.error().message, HasSubstr("is a link"));
+    EXPECT_EQ(ReadFile(other, 100).value(), "precious");
+    fs::remove(lock);
+  };
+  fs::create_symlink(other, lock);
+  refused();
+  fs::create_hard_link(other, lock);
+  refused();
+  fs::create_symlink(folder_ / "none", lock);
+  refused();
+  EXPECT_FALSE(fs::exists(folder_ / "none"));
+  EXPECT_TRUE(DirLock::Acquire(folder_, "x"));
+}
+
 TEST_F(DirLockTest, AFolderThatIsNotThere) {
   const Result<DirLock> lock = DirLock::Acquire(folder_ / "none", "x");
   ASSERT_FALSE(lock);
