@@ -98,6 +98,8 @@ const char* OutcomeName(AddOutcome outcome) {
       return "duplicate";
     case AddOutcome::kIdTaken:
       return "id_taken";
+    case AddOutcome::kForgotten:
+      return "forgotten";
   }
   return "unknown";
 }

@@ -45,10 +45,11 @@ class Catalog {
   // ---- Facts ----
   // Adds facts in order, at most limits::kFactsPerBatch. Supersession by key or id happens in the same transaction.
   // kNotFound: supersedes an unknown fact. kMismatch: a vector of other dims than the embedder's. kConflict: the
-  // idempotency key was used for other facts.
+  // idempotency key was used for other facts. A replay stores nothing, also of facts that were forgotten since.
   virtual Result<AddResult> AddFacts(NamespaceId ns, std::span<const NewFact> facts, const AddOptions& options) = 0;
   // Changes one fact (not a part). A new text or date is a new version: the fact's record, and those that saw it, are
-  // stale. Setting an expiry where there was none makes those that saw it stale: such a fact is in nobody's window.
+  // stale; kInvalidArgument, with its id, when another live fact has them. Setting an expiry where there was none makes
+  // those that saw it stale: such a fact is in nobody's window.
   virtual Result<UpdateResult> UpdateFact(NamespaceId ns, std::string_view id, const FactUpdate& update) = 0;
   // Deletes facts with their parts, vectors, terms, words in the history, and source turns that no other live fact has.
   // A part's id is kInvalidArgument and nothing is deleted. Any number of ids.

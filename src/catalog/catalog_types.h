@@ -79,6 +79,7 @@ enum class AddOutcome : uint8_t {
   kAdded = 0,
   kDuplicate = 1,  // a live fact of the namespace has this text and date: `id` is its id, nothing was changed
   kIdTaken = 2,    // another fact has this id: nothing was changed
+  kForgotten = 3,  // of a replay: the first call's fact was deleted since
 };
 
 struct AddedFact {
@@ -119,7 +120,8 @@ struct Change {
 };
 
 struct AddOptions {
-  std::string idempotency_key;       // or empty; the same key and facts again return the first call's result
+  std::string idempotency_key;       // or empty; the same key and facts again return the first call's result.
+                                     // Only a digest of it is stored
   std::optional<Micros> due_us = 0;  // when the new facts may be encoded; nullopt: they are not queued
 };
 

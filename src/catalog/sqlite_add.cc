@@ -78,6 +78,10 @@ Result<std::optional<std::vector<AddedFact>>> FindReplay(Op& op, std::string_vie
     return Fail(ErrorCode::kConflict, "the idempotency key was used for other facts; use a new key for a new request");
   auto added = UnpackAdded(cursor.Bytes(1));
   if (!added) return Fail(ErrorCode::kCorrupt, "catalog: the result of this idempotency key is damaged");
+  for (AddedFact& fact : *added) {
+    TRY_ASSIGN(const auto there, op.db.Value("SELECT 1 FROM facts WHERE seq=? AND ns=?", fact.seq, op.ns));
+    if (!there && fact.outcome != AddOutcome::kIdTaken) fact.outcome = AddOutcome::kForgotten;
+  }
   return added;
 }
 
@@ -141,6 +145,19 @@ Status HideFact(Op& op, FactRow fact, std::string_view by, std::vector<FactSeq>&
   return AddHistory(op, fact.id, HistoryEvent::kSupersede, std::nullopt);
 }
 
+Result<std::optional<AddedFact>> FindEqual(Op& op, std::string_view text, const std::optional<Date>& date,
+                                           FactSeq other) {
+  const std::string hash = HashBlob(ContentHash(text, date));
+  TRY_ASSIGN(Cursor cursor, op.db.Query("SELECT seq, version, id FROM facts WHERE ns=? AND hash=? AND kind<>2 AND"
+                                        " superseded_by IS NULL AND (expires_us IS NULL OR expires_us>?) AND seq<>?"
+                                        " ORDER BY seq LIMIT 1",
+                                        op.ns, Blob{hash}, op.now, other));
+  TRY_ASSIGN(const bool found, cursor.Next());
+  if (!found) return std::optional<AddedFact>();
+  return std::optional(
+      AddedFact{AddOutcome::kDuplicate, std::string(cursor.Text(2)), cursor.UInt(0), cursor.U32(1), {}});
+}
+
 Result<std::optional<AddedFact>> Adder::FindSame(const NewFact& fact) {
   const std::string hash = HashBlob(ContentHash(fact.content.text, fact.content.date));
   if (!fact.id.empty()) {
@@ -153,14 +170,7 @@ Result<std::optional<AddedFact>> Adder::FindSame(const NewFact& fact) {
           AddedFact{same ? AddOutcome::kDuplicate : AddOutcome::kIdTaken, fact.id, cursor.UInt(0), cursor.U32(1), {}});
     }
   }
-  TRY_ASSIGN(Cursor cursor, op_.db.Query("SELECT seq, version, id FROM facts WHERE ns=? AND hash=? AND kind<>2 AND"
-                                         " superseded_by IS NULL AND (expires_us IS NULL OR expires_us>?)"
-                                         " ORDER BY seq LIMIT 1",
-                                         op_.ns, Blob{hash}, op_.now));
-  TRY_ASSIGN(const bool found, cursor.Next());
-  if (!found) return std::optional<AddedFact>();
-  return std::optional(
-      AddedFact{AddOutcome::kDuplicate, std::string(cursor.Text(2)), cursor.UInt(0), cursor.U32(1), {}});
+  return FindEqual(op_, fact.content.text, fact.content.date, 0);
 }
 
 Result<bool> Adder::PartIdsAreFree(const NewFact& fact) {

@@ -15,6 +15,10 @@ namespace inferscale::sqlite {
 Status CheckContent(const FactContent& content, const EmbedderInfo& embedder);
 Status CheckMetadata(std::string_view metadata);
 
+// A live fact of the namespace with this text and date, but for the fact `other` (0: none). Its outcome is kDuplicate.
+Result<std::optional<AddedFact>> FindEqual(Op& op, std::string_view text, const std::optional<Date>& date,
+                                           FactSeq other);
+
 // Inserts the parts of a stored parent: ids "ID#1", "ID#2", … with everything else of the parent. kConflict: another
 // fact has one of these ids.
 Result<std::vector<FactSeq>> InsertParts(Op& op, const FactRow& parent, std::span<const NewPart> parts,

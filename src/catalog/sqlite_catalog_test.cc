@@ -104,6 +104,39 @@ TEST_F(SqliteCatalogTest, AnIdempotencyKeyStandsForOneRequest) {
   EXPECT_FALSE(Add(ns_, {FactOf("", "x")}, {"key", 0}).replayed);
 }
 
+TEST_F(SqliteCatalogTest, AReplaySaysWhichFactsAreForgotten) {
+  AddText(ns_, "old", "c");
+  const std::vector<NewFact> facts = {FactOf("a", "a"), FactOf("b", "b"), FactOf("", "c")};
+  Add(ns_, facts, {"key", 0});
+  Delete(ns_, {"a", "old"});
+  const AddResult again = Add(ns_, facts, {"key", 0});
+  EXPECT_TRUE(again.replayed);
+  EXPECT_EQ(again.facts[0].outcome, AddOutcome::kForgotten);
+  EXPECT_EQ(again.facts[1].outcome, AddOutcome::kAdded);
+  EXPECT_EQ(again.facts[2].outcome, AddOutcome::kForgotten) << "what it was a duplicate of";
+  EXPECT_EQ(catalog().GetNamespace(ns_)->facts, 1u) << "nothing is stored again";
+}
+
+TEST_F(SqliteCatalogTest, AnUpdateMakesNoTwoFactsOfOneTextAndDate) {
+  const auto update = [&](const char* id, const char* text, std::optional<Date> date = {}) {
+    return catalog().UpdateFact(ns_, id, {.content = ContentOf(text, date), .metadata = "{}"});
+  };
+  AddText(ns_, "a", "one");
+  AddText(ns_, "b", "two");
+  const auto refused = update("b", "one");
+  EXPECT_EQ(CodeOf(refused), ErrorCode::kInvalidArgument);
+  EXPECT_NE(refused.error().message.find("fact \"a\""), std::string::npos);
+  EXPECT_EQ(catalog().GetFact(ns_, "b")->version, 1u);
+  EXPECT_EQ(catalog().GetFact(ns_, "b")->metadata, "") << "nor anything else";
+  EXPECT_TRUE(update("a", "one")) << "its own text";
+  EXPECT_TRUE(update("b", "one", Date{2023, 5, 8})) << "another date is another fact";
+  EXPECT_EQ(CodeOf(update("b", "one")), ErrorCode::kInvalidArgument) << "the date alone";
+  Add(Name("other"), {FactOf("c", "three")});
+  EXPECT_TRUE(update("b", "three")) << "of another namespace";
+  Delete(ns_, {"a"});
+  EXPECT_TRUE(update("b", "one"));
+}
+
 TEST_F(SqliteCatalogTest, AFailedBatchChangesNothing) {
   NewFact wrong = FactOf("w", "wrong");
   wrong.content.search.vector.push_back(1);

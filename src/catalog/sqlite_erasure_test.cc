@@ -110,6 +110,15 @@ TEST_F(SqliteErasureTest, NoFileHasWhatWasDeleted) {
   EXPECT_THAT(Findings(), testing::IsEmpty());
 }
 
+// Keys are the application's words, and nobody would ever forget them.
+TEST_F(SqliteErasureTest, NoFileHasTheWordsOfAnIdempotencyKey) {
+  const std::string key = Word() + Word();
+  Add(ns_, {FactOf("f", "a fact with " + key)}, {"another " + key, 0});
+  EXPECT_EQ(Found(Files(), {"another " + key}), 0u);
+  EXPECT_EQ(Found(Files(), {key}), 1u) << "as the fact has it";
+  EXPECT_TRUE(Add(ns_, {FactOf("f", "a fact with " + key)}, {"another " + key, 0}).replayed);
+}
+
 // What secure_delete is for: the same history without it.
 TEST_F(SqliteErasureTest, WithoutOverwritingTheFileKeepsIt) {
   Open({.secure_delete = false});

@@ -132,8 +132,12 @@ TEST_F(SqliteGoldenTest, ReadsTheFormat) {
 TEST_F(SqliteGoldenTest, ReadsTheFormatBefore) {
   Close();
   fs::remove(file());
-  Sql(Slurp(kOlder));
+  const std::string words = "words of an older key";
+  Sql(Slurp(kOlder) + "INSERT INTO idempotency SELECT ns, '" + words + "', request, at_us, result FROM idempotency");
+  ASSERT_NE(Slurp(file()).find(words), std::string::npos);
   ExpectContents();
+  EXPECT_TRUE(Add(ns_, FirstFacts(), {words, 5}).replayed);
+  EXPECT_EQ((Slurp(file()) + Slurp(file().string() + "-wal")).find(words), std::string::npos) << "only its digest";
   Close();
   EXPECT_TRUE(sqlite::HasPageSums(sqlite::Connection::Open(file(), {"", true}).value()->db()).value());
 }

@@ -99,6 +99,13 @@ void SqliteModelTest::UpdateOne(NamespaceId ns) {
     update.expires_us = Dice(2) == 0 ? std::optional<Micros>() : now_ + 1 + static_cast<Micros>(Dice(40));
   if (Dice(4) == 0) update.metadata = "{}";
   const auto updated = catalog().UpdateFact(ns, oracle_.facts.at(fact).id, update);
+  NewFact same;
+  if (update.content) same.content = *update.content;
+  if (update.content && same.content.text != oracle_.facts.at(fact).text &&
+      oracle_.OutcomeOf(ns, same, now_) == AddOutcome::kDuplicate) {
+    ASSERT_EQ(CodeOf(updated), ErrorCode::kInvalidArgument) << "another fact has this text";
+    return;
+  }
   ASSERT_TRUE(updated) << updated.error().message;
   oracle_.Update(fact, update, updated->parts);
   ASSERT_EQ(updated->version, oracle_.facts.at(fact).version);

@@ -69,10 +69,14 @@ Result<std::vector<FactRow>> ReadFacts(Cursor& cursor, NamespaceId ns, size_t li
   return rows;
 }
 
-Error NoSuchFact(std::string_view id) {
-  std::string quoted;
+std::string QuotedId(std::string_view id) {
+  std::string quoted = "\"";
   for (const char c : id.substr(0, 64)) quoted += static_cast<unsigned char>(c) >= 0x20 && c != '"' ? c : '?';
-  return {ErrorCode::kNotFound, "there is no fact \"" + quoted + "\" in this namespace"};
+  return quoted + '"';
+}
+
+Error NoSuchFact(std::string_view id) {
+  return {ErrorCode::kNotFound, "there is no fact " + QuotedId(id) + " in this namespace"};
 }
 
 Result<FactRow> FindFact(Connection& db, NamespaceId ns, std::string_view id) {

@@ -29,6 +29,7 @@ Result<std::vector<FactRow>> ReadFacts(Cursor& cursor, NamespaceId ns, size_t li
 
 // kNotFound; kCorrupt when it is damaged. id is quoted in the message only when it is short and printable.
 Result<FactRow> FindFact(Connection& db, NamespaceId ns, std::string_view id);
+std::string QuotedId(std::string_view id);  // for messages: shortened, without control characters
 Error NoSuchFact(std::string_view id);
 
 // Inserts the row and sets its seq; or writes all columns of the row of its seq.

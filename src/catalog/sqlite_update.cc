@@ -88,6 +88,11 @@ Status UpdateIn(Op& op, std::string_view id, const FactUpdate& update, UpdateRes
     TRY_ASSIGN(const std::optional<StoredEmbedder> embedder, FindEmbedder(op.db));
     if (!embedder) return Fail(ErrorCode::kInvalidArgument, "no embedder was named for this catalog yet");
     TRY(CheckContent(*content, embedder->info));
+    TRY_ASSIGN(const auto equal, FindEqual(op, content->text, content->date, row.seq));
+    if (equal)
+      return Fail(ErrorCode::kInvalidArgument, "fact " + QuotedId(equal->id) +
+                                                   " of this namespace has this text and date already: forget one of "
+                                                   "the two");
     TRY(ReplaceContent(op, row, *content, *embedder, result));
     TRY(QueueUpdated(op, row, result, update));
   } else if (op.content) {
