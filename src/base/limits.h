@@ -11,6 +11,7 @@ inline constexpr size_t kFactBytes = 256 * 1024;  // a fact's or a turn's text; 
 inline constexpr size_t kFactPartTokens = 200;    // a longer text becomes linked parts: the embedder sees 256, less
                                                   // [CLS] and [SEP], and a part carries its date (up to 15 tokens)
 inline constexpr size_t kFactsPerFile = 1'000'000;
+inline constexpr int kJsonNesting = 1000;  // of any JSON from outside; writing it out recurses, 200 bytes a level
 inline constexpr size_t kJsonLineBytes = 4 * 1024 * 1024;  // kFactBytes of control characters escape to six bytes each
 inline constexpr size_t kIdBytes = 256;
 inline constexpr size_t kGivenIdBytes = kIdBytes - 8;  // by the application: a part adds "#" and up to seven digits
@@ -112,6 +113,7 @@ inline constexpr int64_t kEncodeDelayMicros = 60'000'000;    // a run waits that
 // The catalog.
 inline constexpr size_t kFactsPerBatch = 10'000;         // of one AddFacts, PutTurns, PutVectors: one transaction
 inline constexpr size_t kMetadataBytes = 64 * 1024;      // of one fact
+inline constexpr int kMetadataNesting = 32;              // objects and lists in each other: readers recurse
 inline constexpr size_t kSupersedesPerFact = 1000;       // ids that one line of an import may name
 inline constexpr uint64_t kTurnOrdinal = 1ull << 53;     // JSON's readers keep whole numbers up to this one
 inline constexpr size_t kTermBytes = 256;                // a longer word finds nothing that a shorter one does not

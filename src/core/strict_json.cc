@@ -1,9 +1,11 @@
 #include "core/strict_json.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/utf8.h"
 
 namespace inferscale {
@@ -44,10 +46,15 @@ class Keys {
 Result<json> ParseStrictJson(std::string_view text) {
   Keys keys;
   try {
-    json value = json::parse(text, [&keys](int, json::parse_event_t event, const json& parsed) {
+    int deepest = 0;
+    json value = json::parse(text, [&](int depth, json::parse_event_t event, const json& parsed) {
+      deepest = std::max(deepest, depth);
       keys.Hear(event, parsed);
       return true;
     });
+    if (deepest > limits::kJsonNesting)
+      return Fail(ErrorCode::kTooLarge, "JSON with lists and objects nested more than " +
+                                            std::to_string(limits::kJsonNesting) + " deep: make it flatter");
     if (!keys.has_repeated()) return value;
   } catch (const json::parse_error& error) {
     return Fail(ErrorCode::kInvalidJson,

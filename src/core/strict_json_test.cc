@@ -4,16 +4,18 @@
 
 #include <string>
 
+#include "base/limits.h"
+
 namespace inferscale {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
 
-std::string Complaint(std::string_view text) {
+std::string Complaint(std::string_view text, ErrorCode code = ErrorCode::kInvalidJson) {
   const auto parsed = ParseStrictJson(text);
   if (parsed) return "";
-  EXPECT_EQ(parsed.error().code, ErrorCode::kInvalidJson);
+  EXPECT_EQ(parsed.error().code, code);
   return parsed.error().message;
 }
 
@@ -29,6 +31,13 @@ TEST(StrictJson, AKeyTwiceInOneObjectIsAnError) {
   EXPECT_THAT(Complaint(R"({"text": "a", "text": "b"})"), HasSubstr("the key \"text\" is there twice"));
   EXPECT_THAT(Complaint(R"({"x": [{"k": 1}, {"k": 1, "l": 2, "k": 3}]})"), HasSubstr("the key \"k\""));
   EXPECT_THAT(Complaint(R"({"\u0061": 1, "a": 2})"), HasSubstr("the key \"a\""));
+}
+
+TEST(StrictJson, TooDeepIsAnError) {
+  const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_TRUE(ParseStrictJson(nested(limits::kJsonNesting)));
+  for (const size_t depth : {size_t{limits::kJsonNesting} + 2, size_t{1'000'000}})
+    EXPECT_THAT(Complaint(nested(depth), ErrorCode::kTooLarge), HasSubstr("nested more than 1000 deep"));
 }
 
 TEST(StrictJson, LongKeysAreCutAtACharacter) {

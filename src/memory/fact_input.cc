@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/limits.h"
 #include "base/utf8.h"
+#include "core/strict_json.h"
 
 namespace inferscale {
 
@@ -25,13 +26,35 @@ Status CheckString(std::string_view text, std::string_view field, size_t max_byt
   return {};
 }
 
+Status CheckNoNul(std::string_view text) {
+  if (text.find('\0') == std::string_view::npos) return {};
+  return Fail(ErrorCode::kInvalidArgument, "\"metadata\" holds a NUL character: remove it");
+}
+
+// Strings and keys without NUL, objects and lists not too deep. Recurses as deep as is allowed.
+Status CheckValue(const nlohmann::json& value, int depth) {
+  if (value.is_string()) return CheckNoNul(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return {};
+  if (depth > limits::kMetadataNesting)
+    return Fail(ErrorCode::kTooLarge,
+                fmt::format("\"metadata\" has lists and objects nested more than {} deep: make it "
+                            "flatter",
+                            limits::kMetadataNesting));
+  for (const auto& [key, each] : value.items()) {
+    if (value.is_object()) TRY(CheckNoNul(key));
+    TRY(CheckValue(each, depth + 1));
+  }
+  return {};
+}
+
 Status CheckMetadata(std::string_view metadata) {
   if (metadata.empty()) return {};
   TRY(CheckString(metadata, "metadata", limits::kMetadataBytes));
-  const nlohmann::json parsed = nlohmann::json::parse(metadata, nullptr, false);
-  if (!parsed.is_object())
+  const Result<nlohmann::json> parsed = ParseStrictJson(metadata);
+  if (!parsed) return Wrap(parsed.error(), "\"metadata\"");
+  if (!parsed->is_object())
     return Fail(ErrorCode::kInvalidJson, "\"metadata\" is not a JSON object: write one like {\"source\": \"chat\"}");
-  return {};
+  return CheckValue(*parsed, 1);
 }
 
 }  // namespace

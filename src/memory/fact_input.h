@@ -25,8 +25,9 @@ struct FactInput {
   std::vector<std::string> supersedes;  // ids of facts it replaces
 };
 
-// kInvalidUtf8, kInvalidArgument (empty text, a NUL character, metadata that is no JSON object, an expiry in the past),
-// kTooLarge: says which field, and what to do. Lone surrogates are not UTF-8.
+// kInvalidUtf8, kInvalidArgument (empty text, a NUL character, metadata with one, an expiry in the past), kInvalidJson
+// (metadata that is no JSON object), kTooLarge (metadata nested too deep too): says which field, and what to do. Lone
+// surrogates are not UTF-8.
 Status CheckFactInput(const FactInput& fact);
 
 // The text alone: valid UTF-8 without NUL, not blank, at most limits::kFactBytes.

@@ -198,6 +198,23 @@ TEST_F(MemoryTest, AnIdempotencyKeyMakesACallHappenOnce) {
   EXPECT_EQ(CodeOf(memory().Remember(kAda, {facts.data(), 1}, once)), ErrorCode::kConflict);
   Forget(kAda, {first->facts[0].id});
   EXPECT_THAT(Recall(kAda, "first", All()), SizeIs(1));
+  EXPECT_EQ(memory().Remember(kAda, facts, once)->facts[0].outcome, AddOutcome::kForgotten);
+  EXPECT_THAT(Recall(kAda, "first", All()), SizeIs(1));
+}
+
+TEST_F(MemoryTest, AnUpdateMakesNoTwoFactsOfOneTextAndDate) {
+  FactInput dated = Given("one", "b");
+  dated.date = Date{2023, 5, 8};
+  Remember(kAda, {Given("one", "a"), dated});
+  Memory::Update update;
+  update.date = std::optional<Date>();
+  EXPECT_EQ(CodeOf(memory().UpdateFact(kAda, "b", update)), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(Fact(kAda, "b").version, 1u);
+  update.text = "two";
+  EXPECT_TRUE(memory().UpdateFact(kAda, "b", update));
+  update.text = "one";
+  EXPECT_THAT(MessageOf(memory().UpdateFact(kAda, "b", update)), HasSubstr("fact \"a\""));
+  EXPECT_THAT(RecallTexts(kAda, "two", All()), testing::UnorderedElementsAre("one", "two"));
 }
 
 TEST_F(MemoryTest, WhatIsWrongIsRefusedAndNothingIsChanged) {
@@ -219,6 +236,22 @@ TEST_F(MemoryTest, WhatIsWrongIsRefusedAndNothingIsChanged) {
   FactInput metadata = Given("x");
   metadata.metadata = "[1]";
   refused(metadata, ErrorCode::kInvalidJson, "metadata");
+  const auto nested = [](int depth) {
+    return "{\"a\":" + std::string(static_cast<size_t>(depth - 1), '[') +
+           std::string(static_cast<size_t>(depth - 1), ']') + "}";
+  };
+  for (const char* nul : {R"({"secret\u0000": 1})", R"({"a": [{"b": "secret\u0000"}]})"}) {
+    metadata.metadata = nul;
+    refused(metadata, ErrorCode::kInvalidArgument, "NUL");
+  }
+  for (const int depth : {limits::kMetadataNesting + 1, 5000}) {
+    metadata.metadata = nested(depth);
+    refused(metadata, ErrorCode::kTooLarge, "nested");
+  }
+  metadata.metadata = R"({"a": 1, "a": 2})";
+  refused(metadata, ErrorCode::kInvalidJson, "twice");
+  metadata.metadata = nested(limits::kMetadataNesting);
+  EXPECT_TRUE(CheckFactInput(metadata));
   FactInput unknown = Given("x");
   unknown.supersedes = {"nobody"};
   const std::vector<FactInput> both = {Given("good"), unknown};
