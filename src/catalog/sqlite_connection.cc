@@ -13,10 +13,30 @@ namespace {
 // Nobody else has the file, so waiting is for our own checkpoints only; they take milliseconds.
 constexpr int kBusyMillis = 10'000;
 
+// EFBIG: the process may write no larger files.
+bool IsFull(int number) { return number == ENOSPC || number == EDQUOT || number == EFBIG; }
+
+// errno of what failed, where it says that there is no room; else that of the last call. SQLite's own is of whatever
+// came after the failure (a lock given back), so the files are asked for theirs.
+int ErrnoOf(sqlite3* db) {
+  if (db == nullptr) return 0;
+  sqlite3_file* log = nullptr;
+  int of_database = 0, of_log = 0;
+  (void)sqlite3_file_control(db, "main", SQLITE_FCNTL_LAST_ERRNO, &of_database);
+  (void)sqlite3_file_control(db, "main", SQLITE_FCNTL_JOURNAL_POINTER, &log);
+  if (log != nullptr && log->pMethods != nullptr)
+    (void)log->pMethods->xFileControl(log, SQLITE_FCNTL_LAST_ERRNO, &of_log);
+  return IsFull(of_log) ? of_log : IsFull(of_database) ? of_database : sqlite3_system_errno(db);
+}
+
 ErrorCode CodeOf(int code, int system_errno) {
   if (code == SQLITE_IOERR_DATA) return ErrorCode::kCorrupt;
-  if (system_errno == ENOSPC || system_errno == EDQUOT) return ErrorCode::kNoSpace;
-  switch (code & 0xFF) {
+  const int primary = code & 0xFF;
+  // Of other codes errno says nothing: it is kept until the next of these.
+  const bool has_errno = primary == SQLITE_CANTOPEN || (primary == SQLITE_IOERR && code != SQLITE_IOERR_READ);
+  if (has_errno && IsFull(system_errno)) return ErrorCode::kNoSpace;
+  if (code == SQLITE_IOERR_SHMSIZE) return ErrorCode::kNoSpace;  // the file of the log's index cannot grow
+  switch (primary) {
     case SQLITE_FULL:
       return ErrorCode::kNoSpace;
     case SQLITE_CORRUPT:
@@ -39,17 +59,17 @@ ErrorCode CodeOf(int code, int system_errno) {
   }
 }
 
-// Its messages name tables and columns, never values.
-const char* Complaint(sqlite3* db, int code) {
-  const int extended = db != nullptr ? sqlite3_extended_errcode(db) : code;
-  if (extended == SQLITE_IOERR_DATA || code == SQLITE_IOERR_DATA) return "a page of the database is damaged";
+// Where SQLite would say "disk I/O error". Its messages name tables and columns, never values.
+const char* Complaint(sqlite3* db, int code, ErrorCode error) {
+  if (error == ErrorCode::kNoSpace) return "the disk is full";
+  if (code == SQLITE_IOERR_DATA) return "a page of the database is damaged";
   return db != nullptr ? sqlite3_errmsg(db) : sqlite3_errstr(code);
 }
 
 const char* AdviceFor(ErrorCode code) {
   switch (code) {
     case ErrorCode::kNoSpace:
-      return "; free some disk space";
+      return "; free some space, or raise the limit of file sizes (ulimit -f), and try again";
     case ErrorCode::kCorrupt:
       return "; run `inferscale fsck --repair`, or restore a copy";
     case ErrorCode::kPermission:
@@ -63,8 +83,9 @@ const char* AdviceFor(ErrorCode code) {
 
 Error SqliteError(sqlite3* db, int code, std::string_view action) {
   const int extended = db != nullptr ? sqlite3_extended_errcode(db) : code;
-  const ErrorCode error = CodeOf(extended != SQLITE_OK ? extended : code, db != nullptr ? sqlite3_system_errno(db) : 0);
-  return {error, "catalog: cannot " + std::string(action) + ": " + Complaint(db, code) + AdviceFor(error)};
+  if (extended != SQLITE_OK) code = extended;
+  const ErrorCode error = CodeOf(code, ErrnoOf(db));
+  return {error, "catalog: cannot " + std::string(action) + ": " + Complaint(db, code, error) + AdviceFor(error)};
 }
 
 Cursor::~Cursor() {
