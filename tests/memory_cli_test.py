@@ -182,7 +182,9 @@ class RememberAndRecall(Commands):
                 (["forget", "--filter", "{"], "filter"), (["forget", "--all"], "--yes"), (["history", "no"], "never"),
                 (["forget", "--all", "--yes", "--namespace", "no"], "no"), (["list", "--filter", "1"], "object"),
                 (["import", "/no/such/file"], "/no/such/file"), (["import", "-", "--turns", "-"], "standard input"),
-                (["nonsense"], "subcommand")]:
+                (["nonsense"], "no command or option nonsense"),
+                (["recall", "x", "--topk", "3"], "no command or option --topk"),
+                (["remember", "a", "--kv-budget", "5"], "--kv-budget")]:
             with self.subTest(arguments=arguments):
                 self.fails(*arguments, says=says)
         self.fails("recall", "a", "--embed-model", "/no/such.gguf", says="/no/such.gguf", code=5)

@@ -141,6 +141,7 @@ Status RunAsk(const AskFlags& flags) {
   options.command = "ask";
   options.text_only = flags.mode == "text";
   TRY_ASSIGN(const std::unique_ptr<MemorySession> session, MemorySession::Open(std::move(options)));
+  TRY(FindNameSpace(session->memory(), flags.memory));  // says so where nothing is known
   return Ask(flags, session->context(), session->text_mode_reason());
 }
 
@@ -169,7 +170,8 @@ With --facts, the first call encodes the facts and keeps their KV in --cache-dir
 
 JSON: question, model, mode, answer, facts_used, prompt_tokens, injected_tokens, computed_tokens, retrieve_ms (embedding
 the question and searching), load_ms (records from the cache, if they are not in memory since they were checked),
-compose_ms (rotation), inject_ms (into the engine's cache), prefill_ms (computing the rest of the prompt), ttft_ms
+compose_ms (rotation), inject_ms (into the engine's cache), prefill_ms (computing the rest of the prompt; the header,
+which counts as injected, is computed by a process's first answer), ttft_ms
 (question's text to first token, all of these included), total_ms, finish, facts, facts_dropped. With --repeat, times
 are medians. With --mode compare: {"kv": {…}, "text": {…}, "ttft_ratio": text / kv}, with --floor also "floor" and
 "floor_ratio": kv / floor. Where nothing can be injected, mode is "text", text_mode_reason says why, and compare has no

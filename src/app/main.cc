@@ -18,6 +18,8 @@
 
 namespace {
 
+constexpr const char* kHelpHint = "Run with --help for more information.\n";
+
 // An option without a value is a variable that a script did not set: it must not mean "not given".
 void RefuseEmptyValues(CLI::App& app) {
   const CLI::Validator not_empty(
@@ -39,7 +41,10 @@ int main(int argc, char** argv) {
       "inferscale");
   // Before the commands are added: they inherit it.
   app.failure_message([](const CLI::App* parsed, const CLI::Error& e) {
-    return "inferscale: error: " + CLI::FailureMessage::simple(parsed, e);
+    // What is missing is often what was misspelt: that is said first.
+    const std::vector<std::string> unknown = parsed->remaining(true);
+    const std::string what = unknown.empty() ? "" : "there is no command or option " + unknown.front() + "\n";
+    return "inferscale: error: " + what + (unknown.empty() ? CLI::FailureMessage::simple(parsed, e) : kHelpHint);
   });
   app.require_subcommand(1);
   app.set_version_flag("--version", INFERSCALE_VERSION);

@@ -74,8 +74,9 @@ void AddBudgetFlags(CLI::App& command, MemoryFlags& flags) {
   const CLI::Validator in_range(
       [](std::string& bytes) {
         uint64_t value = 0;
-        const bool fits = CLI::detail::lexical_cast(bytes, value) && value > 0 && value <= limits::kKvBudgetBytes;
-        return fits ? "" : "it is no size: write one like 500MiB or 2GiB, up to 1 EiB";
+        const bool fits = CLI::detail::lexical_cast(bytes, value) && value >= limits::kKvBudgetBytesMin &&
+                          value <= limits::kKvBudgetBytes;
+        return fits ? "" : "write a size like 500MiB or 2GiB, from 1MiB on";
       },
       "");
   const auto add = [&](const char* name, uint64_t& bytes, const char* help) {

@@ -86,13 +86,13 @@ Status Workspace::Encode(const WorkspaceOptions& options, bool quiet) {
       RunBookPath(cache, engine_->info().model_key, options.facts_source + "\n" + options.window.ToString());
   const int run_facts = std::max(1, options.window.count);  // other windows than anchored ones leave the book empty
   RunBook book(run_facts, limits::kRunTokens);
-  if (const Result<std::string> kept = ReadFile(book_path, limits::kRunBookBytes)) {
-    Result<RunBook> parsed = RunBook::FromJson(*kept, run_facts, limits::kRunTokens);
-    if (parsed)
-      book = std::move(*parsed);
-    else
-      PrintWarning("runs are grouped anew: " + parsed.error().message);
-  }
+  const Result<std::string> kept = ReadFile(book_path, limits::kRunBookBytes);
+  Result<RunBook> parsed = kept ? RunBook::FromJson(*kept, run_facts, limits::kRunTokens)
+                                : Result<RunBook>(tl::unexpected<Error>(kept.error()));
+  if (parsed)
+    book = std::move(*parsed);
+  else if (parsed.error().code != ErrorCode::kNotFound)
+    PrintWarning("runs are grouped anew: " + parsed.error().message);
   size_t longest = 0;
   for (size_t i = 0; i < facts_->size(); ++i) longest = std::max(longest, (*facts_)[i].tokens.size());
   const size_t taken = layout_->header().size() + longest, context = engine_->info().context_tokens;

@@ -15,7 +15,8 @@ inline constexpr int kJsonNesting = 1000;  // of any JSON from outside; writing 
 inline constexpr size_t kJsonLineBytes = 4 * 1024 * 1024;  // kFactBytes of control characters escape to six bytes each
 inline constexpr size_t kIdBytes = 256;
 inline constexpr size_t kGivenIdBytes = kIdBytes - 8;  // by the application: a part adds "#" and up to seven digits
-inline constexpr uint64_t kKvBudgetBytes = uint64_t{1} << 60;  // what may be asked for
+inline constexpr uint64_t kKvBudgetBytes = uint64_t{1} << 60;  // what may be asked for, from
+inline constexpr uint64_t kKvBudgetBytesMin = 1 << 20;         // one fact of a small model on: 5 for 5GiB keeps none
 inline constexpr size_t kFactFileBytes = size_t{1} << 30;
 inline constexpr size_t kNamespaceBytes = 512;
 

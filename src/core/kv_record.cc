@@ -76,7 +76,8 @@ struct OpenRecord {
 
 Result<OpenRecord> OpenRecordFile(const fs::path& path) {
   OpenRecord opened;
-  opened.fd = std::make_unique<Fd>(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // Not blocking: a pipe in its place would have us wait for somebody who writes into it.
+  opened.fd = std::make_unique<Fd>(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   const int fd = opened.fd->fd;
   struct stat st {};
   if (fd < 0 || ::fstat(fd, &st) != 0) return tl::unexpected<Error>(ErrnoError(errno, "open", path));

@@ -56,7 +56,7 @@ struct EngineInfo {
 struct GenerateTimes {
   double compose_ms = 0;      // records to cells at their final positions
   double inject_ms = 0;       // cells into the engine's cache
-  double prefill_ms = 0;      // computing the rest of the prompt
+  double prefill_ms = 0;      // computing the rest of the prompt; at its first use also the header, which is kept
   double first_token_ms = 0;  // from submission to the first token sampled
   double total_ms = 0;
   uint32_t reused_tokens =

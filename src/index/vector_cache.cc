@@ -108,7 +108,10 @@ Status VectorCache::OpenFile() {
   if (fd_ >= 0) ::close(fd_);
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd_ < 0) return tl::unexpected<Error>(ErrnoError(errno, "open", path_));
-  return {};
+  struct stat st {};
+  if (::fstat(fd_, &st) == 0 && S_ISREG(st.st_mode)) return {};
+  ::close(std::exchange(fd_, -1));
+  return Fail(ErrorCode::kCorrupt, path_.string() + " is not a regular file: delete it");
 }
 
 Status VectorCache::Load() {
@@ -124,6 +127,8 @@ Status VectorCache::Load() {
 Result<std::string> VectorCache::ReadContent() {
   std::optional<FileLock> lock;
   if (fd_ >= 0) lock.emplace(fd_);
+  std::error_code ec;
+  if (fd_ < 0 && !std::filesystem::is_regular_file(path_, ec)) return "";  // a pipe would have us wait
   const std::string header = MakeHeader(embedder_, dim_);
   const Result<std::string> read = ReadFile(path_, kHeaderBytes + limits::kVectorCacheRows * row_bytes_);
   if (!read && !read_only_reason_.empty()) return "";  // told already

@@ -84,6 +84,12 @@ TEST_F(VectorCacheTest, RefusesWhatIsNoVector) {
   EXPECT_FALSE(VectorCache::Open(path_, kEmbedder, 8193));
 }
 
+TEST_F(VectorCacheTest, APipeInItsPlaceIsNotWaitedFor) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  auto cache = Open();
+  EXPECT_THAT(cache->read_only_reason(), HasSubstr("not a regular file"));
+}
+
 TEST_F(VectorCacheTest, AnotherEmbeddersFileIsReplaced) {
   Fill(2);
   auto other = Open({1, 2});

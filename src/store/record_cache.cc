@@ -172,6 +172,8 @@ Status RecordCache::Put(const KvRecord& record) {
         std::lock_guard lock(mutex_);
         ++stats_.stored;
         stats_.bytes_written += record.payload.bytes();
+        if (options_.recent_bytes > 0)
+          recent_.Keep(record.key.Id(), std::make_shared<const KvRecord>(CopyRecord(record)));
       }
       MakeRoom(record.payload.bytes());
       return {};
@@ -232,7 +234,9 @@ void RecordCache::MakeRoom(uint64_t bytes) {
   stats_.evicted += evicted;
   if (evicted > 0)
     Tell("the record cache is full (" + std::to_string(budget_bytes_ >> 20) +
-         " MiB): records not used for the longest time are deleted");
+         " MiB): records not used for the longest time are deleted; if facts are encoded at every start, free disk "
+         "space "
+         "or choose another --cache-dir");
 }
 
 std::string RecordCache::read_only_reason() const {

@@ -27,7 +27,7 @@ namespace inferscale {
 
 struct RecordCacheOptions {
   uint64_t budget_bytes = 0;  // 0: limits::kRecordCacheBytes or a tenth of the free space, the smaller
-  uint64_t recent_bytes = 0;  // memory for records that were read: the next time they come from there
+  uint64_t recent_bytes = 0;  // memory for records that were stored or read: the next time they come from there
   int threads = 0;            // that read at once; 0: one per core
 };
 

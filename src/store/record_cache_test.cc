@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -138,6 +139,16 @@ TEST_F(RecordCacheTest, ADamagedFileIsRemovedReportedAndMadeAgain) {
     ASSERT_TRUE(cache->Put(MakeRecord(key)));
     EXPECT_TRUE(SamePayload(*cache->Find(key, kShape), MakeRecord(key)));
   }
+}
+
+TEST_F(RecordCacheTest, APipeInARecordsPlaceIsNotWaitedFor) {
+  const RecordKey key = MakeKey("a");
+  auto cache = Open();
+  ASSERT_TRUE(cache->Put(MakeRecord(key)));
+  fs::remove(cache->PathOf(key.Id()));
+  ASSERT_EQ(::mkfifo(cache->PathOf(key.Id()).c_str(), 0600), 0);
+  EXPECT_EQ(*cache->Find(key, kShape), nullptr);
+  EXPECT_EQ(cache->stats().damaged, 1u);
 }
 
 TEST_F(RecordCacheTest, ForeignFilesUnderARecordsName) {

@@ -286,8 +286,10 @@ Status LlamaEngine::FillPrompt(const GenerateRequest& request, StreamState& stre
   } else if (injected > 0) {
     std::shared_ptr<const StateCells> prefix;
     if (const uint32_t n = plan.PrefixTokens(); n > 0) {
+      const Stopwatch first_use;
       uint32_t computed;
       TRY_ASSIGN(prefix, session_->CellsOf(prompt.first(n), true, &computed));
+      times.prefill_ms = first_use.Millis();
     }
     std::vector<PlacedRecord> placed;
     uint32_t position = plan.PrefixTokens();
@@ -304,7 +306,7 @@ Status LlamaEngine::FillPrompt(const GenerateRequest& request, StreamState& stre
   Stopwatch prefill;
   const uint32_t there = std::max(injected, times.reused_tokens);
   TRY(session_->Decode(prompt.subspan(there), there, true, &stream.cancelled));
-  times.prefill_ms = prefill.Millis();
+  times.prefill_ms += prefill.Millis();
   std::lock_guard lock(stream.mutex);
   stream.times = times;
   return {};
