@@ -372,7 +372,35 @@ class Files(Commands):
         self.assertIn("left", found)
         self.assertNotIn("hai", found)
         self.assertGreater(json.loads(self.run_command("fsck", "--repair", "--json", code=4)[0])["left"], 0)
-        self.assertNotIn("new", self.ids())
+        out, error = self.run_command("list", "--json", code=4)
+        left = [fact["id"] for fact in json.loads(out)]
+        self.assertTrue("dog" in left and "new" not in left, left)
+        self.assertIn("1 rows are damaged", error)
+        self.run_command("forget", "new")
+        self.assertEqual(self.ids(), left)
+        self.assertEqual(self.run_command("fsck")[0], "clean\n")
+
+    def test_a_catalog_that_is_gone_is_no_new_memory(self):
+        self.run_command("remember", "one")
+        catalog = self.data / "catalog.db"
+        catalog.write_bytes(b"")
+        for command in (["list"], ["remember", "two"], ["fsck"]):
+            self.fails(*command, says="restore a copy", code=4)
+        self.assertEqual(catalog.read_bytes(), b"")
+        catalog.unlink()
+        self.fails("list", says="is missing", code=4)
+        self.assertFalse(catalog.exists())
+
+    def test_who_only_reads_writes_nothing_where_there_is_no_memory(self):
+        folder, target = self.data / "empty", self.data / "precious"
+        folder.mkdir(parents=True)
+        target.write_text("precious")
+        self.fails("list", says="there is no memory", data=folder)
+        self.assertEqual(list(folder.iterdir()), [])
+        (folder / "lock").symlink_to(target)
+        self.fails("list", says="there is no memory", data=folder)
+        self.fails("remember", "x", says="is a link", code=3, data=folder)
+        self.assertEqual(target.read_text(), "precious")
 
     def test_a_second_process_is_told_at_once(self):
         self.run_command("remember", "one")
