@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -87,7 +88,8 @@ Result<std::string> ReadFile(const fs::path& path, size_t max_bytes) {
   if (::fstat(fd.get(), &st) != 0) return FailErrno("stat", path);
   if (S_ISDIR(st.st_mode)) return Fail(ErrorCode::kInvalidArgument, path.string() + " is a folder, not a file");
   // One that never ends would fill max_bytes of memory before it is refused. A terminal ends with Ctrl-D.
-  if ((S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) && ::isatty(fd.get()) == 0)
+  const bool is_null = S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);  // the usual way to say "nothing"
+  if ((S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode)) && !is_null && ::isatty(fd.get()) == 0)
     return Fail(ErrorCode::kInvalidArgument, path.string() + " is a device, not a file");
   std::string content;
   content.reserve(S_ISREG(st.st_mode) ? std::min<size_t>(st.st_size, max_bytes) + 1 : 4096);

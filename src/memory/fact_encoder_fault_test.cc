@@ -116,7 +116,7 @@ TEST_F(FactEncoderTest, WhatChangesWhileAPassRunsLeavesNothingStale) {
       Forget(kAda, {"f5"});
       for (const char* id : {"f8", "f45"}) {
         Memory::Update update;
-        update.text = "There was no bird";
+        update.text = "There was no bird at " + std::string(id);  // two facts never say the same
         EXPECT_TRUE(memory().UpdateFact(kAda, id, update));
       }
       RememberMany(kAda, 50, 3);
