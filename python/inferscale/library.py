@@ -21,7 +21,10 @@ def load():
     name = f"libinferscale.so.{abi.ABI_MAJOR}"
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
     path = os.environ.get("INFERSCALE_LIBRARY") or (beside if os.path.exists(beside) else name)
-    library = ctypes.CDLL(path)  # releases Python's lock during calls
+    try:
+        library = ctypes.CDLL(path)  # releases Python's lock during calls
+    except OSError as error:
+        raise OSError(f"{error}: name the library with the environment variable INFERSCALE_LIBRARY") from error
     library.inferscale_abi_version.restype = ctypes.c_uint32
     major, minor = divmod(library.inferscale_abi_version(), 65536)
     if major != abi.ABI_MAJOR or minor < abi.ABI_MINOR:
