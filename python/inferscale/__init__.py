@@ -6,7 +6,7 @@ from .abi import ArenaRecord, Shape, Stamp, TopkArgs
 from .api import Arena, Device, Lease, Transfer, has_cuda, payload_bytes
 from .batch import Batch
 from .cache import layer, rope
-from .library import Error, load
+from .loader import Error, load
 
 __all__ = ["Arena", "ArenaRecord", "Batch", "Device", "Error", "Lease", "Shape", "Stamp", "TopkArgs", "Transfer", "abi",
            "has_cuda", "layer", "load", "payload_bytes", "rope"]

@@ -4,7 +4,7 @@ the library are raised as Error; the header says what each function does, and wh
 import ctypes
 
 from . import abi
-from .library import check, load
+from .loader import check, load
 
 
 class _Handle:
