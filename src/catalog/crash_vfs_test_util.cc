@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "catalog/sqlite_memory.h"
+#include "catalog/vfs_forward.h"
 
 namespace inferscale {
 
@@ -55,9 +56,6 @@ int Close(sqlite3_file* file) {
   Of(file)->~RecordedFile();
   return code;
 }
-int Read(sqlite3_file* file, void* into, int size, sqlite3_int64 offset) {
-  return System(file)->pMethods->xRead(System(file), into, size, offset);
-}
 int Write(sqlite3_file* file, const void* bytes, int size, sqlite3_int64 offset) {
   FileOp op{.kind = Kind::kWrite, .name = {}, .to = {}, .offset = static_cast<uint64_t>(offset)};
   op.bytes.assign(static_cast<const char*>(bytes), static_cast<size_t>(size));
@@ -77,48 +75,21 @@ int Sync(sqlite3_file* file, int) {
   recorded->name_unsynced = false;
   return SQLITE_OK;
 }
-int FileSize(sqlite3_file* file, sqlite3_int64* size) { return System(file)->pMethods->xFileSize(System(file), size); }
-int Lock(sqlite3_file* file, int level) { return System(file)->pMethods->xLock(System(file), level); }
-int Unlock(sqlite3_file* file, int level) { return System(file)->pMethods->xUnlock(System(file), level); }
-int CheckReservedLock(sqlite3_file* file, int* out) {
-  return System(file)->pMethods->xCheckReservedLock(System(file), out);
-}
 // A hint of the size to come makes the file longer, unrecorded: it is not passed on.
 int FileControl(sqlite3_file* file, int op, void* argument) {
   if (op == SQLITE_FCNTL_SIZE_HINT || op == SQLITE_FCNTL_CHUNK_SIZE) return SQLITE_NOTFOUND;
   return System(file)->pMethods->xFileControl(System(file), op, argument);
 }
-int SectorSize(sqlite3_file* file) { return System(file)->pMethods->xSectorSize(System(file)); }
-int DeviceCharacteristics(sqlite3_file* file) { return System(file)->pMethods->xDeviceCharacteristics(System(file)); }
-int ShmMap(sqlite3_file* file, int page, int size, int extend, void volatile** out) {
-  return System(file)->pMethods->xShmMap(System(file), page, size, extend, out);
-}
-int ShmLock(sqlite3_file* file, int offset, int n, int flags) {
-  return System(file)->pMethods->xShmLock(System(file), offset, n, flags);
-}
-void ShmBarrier(sqlite3_file* file) { System(file)->pMethods->xShmBarrier(System(file)); }
-int ShmUnmap(sqlite3_file* file, int remove) { return System(file)->pMethods->xShmUnmap(System(file), remove); }
 
-// Version 2: without the calls that map a file, so that every change goes through Write.
-constexpr sqlite3_io_methods kMethods = {2,
-                                         Close,
-                                         Read,
-                                         Write,
-                                         Truncate,
-                                         Sync,
-                                         FileSize,
-                                         Lock,
-                                         Unlock,
-                                         CheckReservedLock,
-                                         FileControl,
-                                         SectorSize,
-                                         DeviceCharacteristics,
-                                         ShmMap,
-                                         ShmLock,
-                                         ShmBarrier,
-                                         ShmUnmap,
-                                         nullptr,
-                                         nullptr};
+constexpr sqlite3_io_methods kMethods = [] {
+  sqlite3_io_methods methods = sqlite::ForwardingMethods<System>();
+  methods.xClose = Close;
+  methods.xWrite = Write;
+  methods.xTruncate = Truncate;
+  methods.xSync = Sync;
+  methods.xFileControl = FileControl;
+  return methods;
+}();
 
 std::string NameOf(Impl impl, const char* path) {
   std::string name = fs::path(path).lexically_relative(impl->root).string();
@@ -156,19 +127,7 @@ int Delete(sqlite3_vfs* vfs, const char* path, int sync_folder) {
   return impl->system->xDelete(impl->system, path, 0);
 }
 
-// The rest is the system's; it wants to see itself.
 sqlite3_vfs* SystemOf(sqlite3_vfs* vfs) { return static_cast<Impl>(vfs->pAppData)->system; }
-int Access(sqlite3_vfs* vfs, const char* path, int flags, int* out) {
-  return SystemOf(vfs)->xAccess(SystemOf(vfs), path, flags, out);
-}
-int FullPathname(sqlite3_vfs* vfs, const char* path, int size, char* out) {
-  return SystemOf(vfs)->xFullPathname(SystemOf(vfs), path, size, out);
-}
-int Randomness(sqlite3_vfs* vfs, int size, char* out) { return SystemOf(vfs)->xRandomness(SystemOf(vfs), size, out); }
-int Sleep(sqlite3_vfs* vfs, int micros) { return SystemOf(vfs)->xSleep(SystemOf(vfs), micros); }
-int CurrentTime(sqlite3_vfs* vfs, double* out) { return SystemOf(vfs)->xCurrentTime(SystemOf(vfs), out); }
-int LastError(sqlite3_vfs* vfs, int size, char* out) { return SystemOf(vfs)->xGetLastError(SystemOf(vfs), size, out); }
-int CurrentTime64(sqlite3_vfs* vfs, sqlite3_int64* out) { return SystemOf(vfs)->xCurrentTimeInt64(SystemOf(vfs), out); }
 
 }  // namespace
 
@@ -179,22 +138,10 @@ RecordingVfs::RecordingVfs(fs::path root, FileOpLog* log) : impl_(std::make_uniq
   impl_->log = log;
   impl_->name = "recording" + std::to_string(number++);
   impl_->system = sqlite3_vfs_find(nullptr);
-  sqlite3_vfs& vfs = impl_->vfs;
-  vfs.iVersion = 2;
-  vfs.szOsFile = static_cast<int>(sizeof(RecordedFile)) + impl_->system->szOsFile;
-  vfs.mxPathname = impl_->system->mxPathname;
-  vfs.zName = impl_->name.c_str();
-  vfs.pAppData = impl_.get();
-  vfs.xOpen = Open;
-  vfs.xDelete = Delete;
-  vfs.xAccess = Access;
-  vfs.xFullPathname = FullPathname;
-  vfs.xRandomness = Randomness;
-  vfs.xSleep = Sleep;
-  vfs.xCurrentTime = CurrentTime;
-  vfs.xGetLastError = LastError;
-  vfs.xCurrentTimeInt64 = CurrentTime64;
-  INFERSCALE_ASSERT(sqlite3_vfs_register(&vfs, 0) == SQLITE_OK);
+  impl_->vfs = sqlite::ForwardingVfs<SystemOf>(*impl_->system, impl_->name.c_str(), sizeof(RecordedFile), impl_.get());
+  impl_->vfs.xOpen = Open;
+  impl_->vfs.xDelete = Delete;
+  INFERSCALE_ASSERT(sqlite3_vfs_register(&impl_->vfs, 0) == SQLITE_OK);
 }
 
 RecordingVfs::~RecordingVfs() { sqlite3_vfs_unregister(&impl_->vfs); }

@@ -10,6 +10,7 @@
 
 #include "catalog/sqlite_connection.h"
 #include "catalog/sqlite_page.h"
+#include "catalog/vfs_forward.h"
 
 namespace inferscale::sqlite {
 
@@ -97,14 +98,6 @@ int Write(sqlite3_file* file, const void* from, int size, sqlite3_int64 offset) 
   return code;
 }
 
-int Truncate(sqlite3_file* file, sqlite3_int64 size) { return Base(file)->pMethods->xTruncate(Base(file), size); }
-int Sync(sqlite3_file* file, int flags) { return Base(file)->pMethods->xSync(Base(file), flags); }
-int FileSize(sqlite3_file* file, sqlite3_int64* size) { return Base(file)->pMethods->xFileSize(Base(file), size); }
-int Lock(sqlite3_file* file, int level) { return Base(file)->pMethods->xLock(Base(file), level); }
-int Unlock(sqlite3_file* file, int level) { return Base(file)->pMethods->xUnlock(Base(file), level); }
-int CheckReservedLock(sqlite3_file* file, int* out) {
-  return Base(file)->pMethods->xCheckReservedLock(Base(file), out);
-}
 int FileControl(sqlite3_file* file, int op, void* argument) {
   if (op == kSumsControl) {
     *static_cast<bool*>(argument) = Of(file)->has_sums;
@@ -114,37 +107,15 @@ int FileControl(sqlite3_file* file, int op, void* argument) {
   Of(file)->mode = *static_cast<const PageMode*>(argument);
   return SQLITE_OK;
 }
-int SectorSize(sqlite3_file* file) { return Base(file)->pMethods->xSectorSize(Base(file)); }
-int DeviceCharacteristics(sqlite3_file* file) { return Base(file)->pMethods->xDeviceCharacteristics(Base(file)); }
-int ShmMap(sqlite3_file* file, int page, int size, int extend, void volatile** out) {
-  return Base(file)->pMethods->xShmMap(Base(file), page, size, extend, out);
-}
-int ShmLock(sqlite3_file* file, int offset, int n, int flags) {
-  return Base(file)->pMethods->xShmLock(Base(file), offset, n, flags);
-}
-void ShmBarrier(sqlite3_file* file) { Base(file)->pMethods->xShmBarrier(Base(file)); }
-int ShmUnmap(sqlite3_file* file, int remove) { return Base(file)->pMethods->xShmUnmap(Base(file), remove); }
 
-// Version 2: without the calls that map the file, so that every page comes through Read.
-constexpr sqlite3_io_methods kMethods = {2,
-                                         Close,
-                                         Read,
-                                         Write,
-                                         Truncate,
-                                         Sync,
-                                         FileSize,
-                                         Lock,
-                                         Unlock,
-                                         CheckReservedLock,
-                                         FileControl,
-                                         SectorSize,
-                                         DeviceCharacteristics,
-                                         ShmMap,
-                                         ShmLock,
-                                         ShmBarrier,
-                                         ShmUnmap,
-                                         nullptr,
-                                         nullptr};
+constexpr sqlite3_io_methods kMethods = [] {
+  sqlite3_io_methods methods = ForwardingMethods<Base>();
+  methods.xClose = Close;
+  methods.xRead = Read;
+  methods.xWrite = Write;
+  methods.xFileControl = FileControl;
+  return methods;
+}();
 
 sqlite3_vfs* BaseOf(sqlite3_vfs* vfs) { return static_cast<CheckVfs*>(vfs->pAppData)->base; }
 
@@ -160,37 +131,10 @@ int Open(sqlite3_vfs* vfs, const char* path, sqlite3_file* file, int flags, int*
   return code;
 }
 
-// The rest is the base's; it wants to see itself.
-int Delete(sqlite3_vfs* vfs, const char* path, int sync) { return BaseOf(vfs)->xDelete(BaseOf(vfs), path, sync); }
-int Access(sqlite3_vfs* vfs, const char* path, int flags, int* out) {
-  return BaseOf(vfs)->xAccess(BaseOf(vfs), path, flags, out);
-}
-int FullPathname(sqlite3_vfs* vfs, const char* path, int size, char* out) {
-  return BaseOf(vfs)->xFullPathname(BaseOf(vfs), path, size, out);
-}
-int Randomness(sqlite3_vfs* vfs, int size, char* out) { return BaseOf(vfs)->xRandomness(BaseOf(vfs), size, out); }
-int Sleep(sqlite3_vfs* vfs, int micros) { return BaseOf(vfs)->xSleep(BaseOf(vfs), micros); }
-int CurrentTime(sqlite3_vfs* vfs, double* out) { return BaseOf(vfs)->xCurrentTime(BaseOf(vfs), out); }
-int LastError(sqlite3_vfs* vfs, int size, char* out) { return BaseOf(vfs)->xGetLastError(BaseOf(vfs), size, out); }
-int CurrentTime64(sqlite3_vfs* vfs, sqlite3_int64* out) { return BaseOf(vfs)->xCurrentTimeInt64(BaseOf(vfs), out); }
-
 void Fill(CheckVfs& check, const std::string& base_name) {
   check.name = "inferscale pages" + (base_name.empty() ? "" : " on " + base_name);
-  sqlite3_vfs& vfs = check.vfs;
-  vfs.iVersion = 2;
-  vfs.szOsFile = static_cast<int>(sizeof(CheckedFile)) + check.base->szOsFile;
-  vfs.mxPathname = check.base->mxPathname;
-  vfs.zName = check.name.c_str();
-  vfs.pAppData = &check;
-  vfs.xOpen = Open;
-  vfs.xDelete = Delete;
-  vfs.xAccess = Access;
-  vfs.xFullPathname = FullPathname;
-  vfs.xRandomness = Randomness;
-  vfs.xSleep = Sleep;
-  vfs.xCurrentTime = CurrentTime;
-  vfs.xGetLastError = LastError;
-  vfs.xCurrentTimeInt64 = CurrentTime64;
+  check.vfs = ForwardingVfs<BaseOf>(*check.base, check.name.c_str(), sizeof(CheckedFile), &check);
+  check.vfs.xOpen = Open;
 }
 
 }  // namespace
@@ -228,7 +172,7 @@ Result<std::vector<uint32_t>> DamagedPages(sqlite3* db) {
   sqlite3_file* file = nullptr;
   sqlite3_int64 size = 0;
   int code = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
-  if (code == SQLITE_OK) code = FileSize(file, &size);
+  if (code == SQLITE_OK) code = Base(file)->pMethods->xFileSize(Base(file), &size);
   std::vector<uint32_t> damaged;
   const auto page_bytes = static_cast<sqlite3_int64>(kPageBytes);
   Page page;
