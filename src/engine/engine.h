@@ -77,13 +77,15 @@ struct GenerateRequest {
   Hash128 conversation;
 };
 
-// One answer being generated. Used by one thread; the engine fills it from its own.
+// One answer being generated. Used by one thread, but for Cancel; the engine fills it from its own.
 class GenerateStream {
  public:
   virtual ~GenerateStream() = default;  // cancels if still running, and waits until the engine let go of the records
 
   // The next token, or nothing when the answer is complete. Blocks.
   virtual Result<std::optional<TokenId>> Next() = 0;
+  // From any thread. Tokens not read yet are dropped: Next returns nothing, as soon as the engine let go, and
+  // finish_reason is kCancelled, even where the engine had come to the end by itself.
   virtual void Cancel() = 0;
   // Valid after Next returned nothing or an error.
   virtual GenerateTimes times() const = 0;

@@ -249,6 +249,7 @@ TEST_F(ConversationTest, CancelsAnAnswerThatHasNotBegun) {
   });
   const TurnAnswer turn = Ask(conversation, kBirds);
   EXPECT_EQ(turn.answer.finish, FinishReason::kCancelled);
+  EXPECT_EQ(turn.answer.text, "") << "though the engine may have made some of it before it heard";
   engine_->BeforeAnswer(nullptr);
   EXPECT_EQ(Ask(conversation, kBirds).answer.finish, FinishReason::kLength);
 }

@@ -80,7 +80,8 @@ class LlamaEngine::Stream final : public GenerateStream {
   }
   Result<std::optional<TokenId>> Next() override {
     std::unique_lock lock(state_->mutex);
-    state_->changed.wait(lock, [&] { return state_->done || !state_->tokens.empty(); });
+    state_->changed.wait(lock, [&] { return state_->done || (!state_->tokens.empty() && !state_->cancelled); });
+    if (state_->cancelled) return EndCancelled();
     if (!state_->tokens.empty()) {
       const TokenId token = state_->tokens.front();
       state_->tokens.pop_front();
@@ -89,7 +90,13 @@ class LlamaEngine::Stream final : public GenerateStream {
     if (!state_->status) return tl::unexpected<Error>(state_->status.error());
     return std::nullopt;
   }
-  void Cancel() override { state_->cancelled.store(true); }
+  void Cancel() override {
+    {
+      std::lock_guard lock(state_->mutex);  // not between a reader's look at it and its wait
+      state_->cancelled.store(true);
+    }
+    state_->changed.notify_one();
+  }
   GenerateTimes times() const override {
     std::lock_guard lock(state_->mutex);
     return state_->times;
@@ -100,6 +107,14 @@ class LlamaEngine::Stream final : public GenerateStream {
   }
 
  private:
+  // The engine is done, perhaps with more than was read: an answer cancelled ends where its reader was.
+  Result<std::optional<TokenId>> EndCancelled() {
+    state_->tokens.clear();
+    if (!state_->status) return tl::unexpected<Error>(state_->status.error());
+    state_->finish = FinishReason::kCancelled;
+    return std::nullopt;
+  }
+
   std::shared_ptr<StreamState> state_;
 };
 

@@ -232,6 +232,25 @@ TEST(LlamaEngineTest, CancelEndsAStreamAndFreesTheEngine) {
   EXPECT_EQ(Drain(**next).tokens.size(), 3u);
 }
 
+TEST(LlamaEngineTest, CancelEndsAnAnswerTheEngineHadFinished) {
+  const auto engine = LoadRandom({});
+  ASSERT_NE(engine, nullptr);
+  PromptPlan plan;
+  plan.model_key = engine->info().model_key;
+  plan.prompt_tokens = SomeTokens(30, 1);
+  auto stream = engine->Submit({.plan = plan, .records = {}, .max_tokens = 4});
+  ASSERT_TRUE(stream.has_value());
+  ASSERT_TRUE((*stream)->Next().has_value());
+  // Requests are answered one after another: when the second is there, the first has ended.
+  auto behind = engine->Submit({.plan = plan, .records = {}, .max_tokens = 4});
+  ASSERT_TRUE(behind.has_value());
+  EXPECT_EQ(Drain(**behind).tokens.size(), 4u);
+  (*stream)->Cancel();
+  const Drained drained = Drain(**stream);
+  EXPECT_TRUE(drained.tokens.empty());
+  EXPECT_EQ(drained.finish, FinishReason::kCancelled);
+}
+
 TEST(LlamaEngineTest, SelfTestResultIsKept) {
   const auto cache = Folder() / "kept";
   const auto first = LoadRandom({}, cache);
