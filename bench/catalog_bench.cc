@@ -1,5 +1,5 @@
 // The catalog: additions, scans with vectors, postings, opening.
-//   build/bench/catalog_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
+//   build-bench/bench/catalog_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 // In INFERSCALE_BENCH_FOLDER, or the current folder: additions are synced, so the disk decides them. Facts have 12
 // words of a vocabulary in which a few words are in most texts, and vectors of 384 elements.
 #include <benchmark/benchmark.h>

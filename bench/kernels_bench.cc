@@ -1,5 +1,5 @@
 // Composing a prompt's KV beside copying the same bytes, in the same process.
-//   build/bench/kernels_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
+//   build-bench/bench/kernels_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 // Bytes are those read and written: twice the keys or values. The shapes are SmolLM2-135M's (30 layers, 3 heads of 64)
 // with facts of 27 tokens; records and targets take turns from sets larger than any last-level cache here.
 #include <benchmark/benchmark.h>

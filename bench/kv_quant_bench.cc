@@ -1,5 +1,5 @@
 // Records between f16 and int8 or int4 beside copying the f16 bytes, in the same process, one thread.
-//   build/bench/kv_quant_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
+//   build-bench/bench/kv_quant_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 // Bytes are those of the f16 payload, for all of them: so rates compare as times do. The shape is SmolLM2-135M's (30
 // layers, 3 heads of 64), 27 tokens a record (622 KB); 512 MiB of records take turns.
 #include <benchmark/benchmark.h>

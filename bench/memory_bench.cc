@@ -1,5 +1,5 @@
 // The durable memory: remember, recall beside one flat scan of FAISS, start-up, memory, KV records beside plain files.
-//   build/bench/memory_bench [facts [namespaces]]       (100000, 10000)
+//   build-bench/bench/memory_bench [facts [namespaces]]       (100000, 10000)
 // In INFERSCALE_BENCH_FOLDER, or the current folder: additions are synced, so the disk decides them. Facts have 12
 // words of a vocabulary in which a few words are in most texts; vectors of 384 elements are random, and the time that
 // their making takes, as that of an embedder would be, is left out and reported.

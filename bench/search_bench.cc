@@ -1,6 +1,6 @@
 // Exact search beside FAISS's flat index, one query and one thread each, in the same process; then what recall does
 // beside it: filtered and fused search, removal, keyword search, words, filters.
-//   build/bench/search_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
+//   build-bench/bench/search_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <faiss/IndexFlat.h>
 #include <omp.h>

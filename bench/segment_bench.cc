@@ -1,5 +1,5 @@
 // KV records in a segment store beside the same bytes in plain files, in one run.
-//   build/bench/segment_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
+//   build-bench/bench/segment_bench --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 // In INFERSCALE_BENCH_FOLDER, or the current folder. Reads are of 50 records of 700 KB (35 MB), a recall's, at random
 // out of 700 MB, a working set that no processor cache holds; "cold" ones drop the page cache's copies before, not
 // timed.

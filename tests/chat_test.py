@@ -138,6 +138,11 @@ class Chat(unittest.TestCase):
         chat.send("\x1b[A\r")  # up: the same again
         chat.wait("/remember TEXT")
         chat.prompt()
+        chat.send("/remember not this\x1b[D\x03")  # Ctrl-C drops the line
+        chat.prompt("\n")
+        chat.send("/help\r")
+        chat.wait("/remember TEXT")
+        chat.prompt()
         chat.send("/remember The caf\u00e9 is called Z\u00fcrich \U0001F600\r")
         chat.wait("remembered")
         chat.prompt()
@@ -177,8 +182,11 @@ class Chat(unittest.TestCase):
 
         fact = re.search(r"remembered ([0-9a-f-]{36})", say("/remember Nora keeps a parrot called Biscuit")).group(1)
         say("What is the parrot called?")
-        self.assertIn(fact, say("/why"))
+        why = say("/why")
+        self.assertIn(fact, why)
+        self.assertIn("Nora keeps a parrot called Biscuit", why)
         say(f"/forget {fact}")
+        self.assertNotIn("Biscuit", say("/why"))
         say("/new")
         say("What is the parrot called?")
         why = say("/why")

@@ -95,6 +95,23 @@ class Ask(unittest.TestCase):
         self.assertIn("warning", log)
         self.assertTrue(answer["answer"])
 
+    def test_things_in_the_place_of_records(self):
+        facts = self.facts()
+        before, _ = self.ask(facts, "--tail", "0", "--json")
+        record = sorted((self.cache / "records").rglob("*.kv"))[0]
+        record.unlink()
+        record.mkdir()
+        (record / "kept").write_text("not ours")
+        after, log = self.ask(facts, "--tail", "0", "--json")
+        self.assertEqual(before["answer"], after["answer"])
+        self.assertNotIn("is removed", log)
+        self.assertTrue((record / "kept").exists())
+        shutil.rmtree(self.cache / "records")
+        (self.cache / "records").write_text("a file where a folder should be")
+        after, log = self.ask(facts, "--tail", "0", "--json")
+        self.assertEqual(before["answer"], after["answer"])
+        self.assertEqual(log.count("warning"), 1, log)  # not one for each record
+
     def test_wrong_models(self):
         missing = self.folder / "missing.gguf"
         for flag in ("--model", "--embed-model"):
@@ -132,6 +149,7 @@ class Ask(unittest.TestCase):
     def test_missing_date_is_fine_and_k_may_be_large(self):
         answer, _ = self.ask(self.facts([{"text": f["text"]} for f in FACTS]), "--top-k", "1000", "--json")
         self.assertEqual(answer["facts_used"], len(FACTS))
+        self.assertCountEqual([f["text"] for f in answer["facts"]], [f["text"] for f in FACTS])
 
     def test_long_fact_is_split(self):
         text = "Nora wrote a long letter. " + " ".join(f"Line {i} speaks of the sea." for i in range(120))
@@ -141,6 +159,9 @@ class Ask(unittest.TestCase):
     def test_question_too_long(self):
         self.fails(self.facts(), question="why " * 3000, code=2, says=["context"])
         self.fails(self.facts(), question="x" * 100_000, code=2, says=["context"])
+        _, log = self.ask(self.facts(), question="why " * 3000, code=2)
+        self.assertNotIn("Encoding facts", log)  # refused before that work
+        self.fails(self.facts(), "--max-tokens", "2000", code=2, says=["--max-tokens", "for the answer"])
         for empty in ("", " \t\n"):
             self.fails(self.facts(), question=empty, code=2, says=["empty"])
         self.fails(self.facts(), question=b"\xff", code=2, says=["UTF-8"])
@@ -176,11 +197,14 @@ class Ask(unittest.TestCase):
                    says=["facts.jsonl: line 2", '"t9"', "turns.jsonl"])  # before any model is looked at
 
     def test_nothing_can_be_injected(self):
-        small = ["--context", "1000"]  # too small for the self-test
+        small = ["--context", "1000"]  # too small to check injection
         answer, log = self.ask(self.facts(), *small, "--quiet", "--json")
         self.assertIn("warning", log)
         self.assertEqual((answer["mode"], answer["injected_tokens"]), ("text", 0))
         self.assertIn("1000 tokens", answer["text_mode_reason"])
+        self.assertIn("1152 is the smallest", answer["text_mode_reason"])
+        self.assertNotIn("checking", self.ask(self.facts(), *small)[1])  # it does not
+        self.assertEqual(self.ask(self.facts(), "--context", "1152", "--json")[0]["mode"], "kv")
         both, _ = self.ask(self.facts(), *small, "--mode", "compare", "--floor", "--json")
         self.assertNotIn("kv", both)
         self.assertIsNone(both["ttft_ratio"])

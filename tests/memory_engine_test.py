@@ -86,6 +86,30 @@ class Memory(unittest.TestCase):
             self.assertEqual(stats["encoded"], 1)
             self.assertLessEqual(stats["computed_per_fact_token"], 32)
 
+    def test_import_encodes(self):
+        some = self.folder / "twelve.jsonl"
+        some.write_text("".join(line + "\n" for line in FACTS.read_text().splitlines()[:12]))
+        engine = ["--cache-dir", self.folder / "cache", *ENGINE]
+        self.assertIn("12 facts encoded", self.run_("import", some, "--encode", *engine, data="twelve"))
+        again = self.run_("import", some, "--encode", *engine, "--json", data="twelve").splitlines()
+        self.assertEqual(json.loads(again[-1])["encoded"]["encoded"], 0)
+        self.run_("import", some, "--context", "4096", data="twelve", code=2)  # of no use without --encode
+        # With a model that nothing can be injected into, nothing is stored.
+        self.run_("import", some, "--encode", "--cache-dir", self.folder / "cache", "--context", "1000", data="none",
+                  code=5)
+        self.assertEqual(json.loads(self.run_("list", "--json", data="none")), [])
+
+    def test_facts_that_made_room(self):
+        some = self.folder / "forty.jsonl"
+        some.write_text("".join(line + "\n" for line in FACTS.read_text().splitlines()[:40]))
+        self.run_("import", some, "--kv-budget", "16MiB", data="room")
+        first = json.loads(self.run_("encode", "--json", data="room"))
+        self.assertGreater(first["text"], 0)
+        self.assertIn("encode --all", self.run_("encode", data="room"))
+        done = json.loads(self.run_("encode", "--all", "--kv-budget", "1GiB", "--json", data="room"))
+        self.assertEqual((done["encoded"], done["text"]), (40, 0))
+        self.assertEqual(json.loads(self.run_("stats", "--json", data="room"))["kv"]["records"], 40)
+
     def test_chat(self):
         data = self.copy("chat")
         said = self.run_("chat", "--max-tokens", "8", "--remember", data=data, feed=(

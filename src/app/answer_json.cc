@@ -14,7 +14,8 @@ nlohmann::ordered_json SideToJson(const EngineInfo& engine, std::string_view que
   nlohmann::ordered_json facts = nlohmann::ordered_json::array();
   for (size_t rank = 0; rank < a.ranked.size(); ++rank) {
     if (std::find(a.used.begin(), a.used.end(), rank) == a.used.end()) continue;
-    facts.push_back({{"rank", rank + 1}, {"id", a.ranked[rank].id}, {"score", a.ranked[rank].score}});
+    const RecalledFact& fact = a.ranked[rank];
+    facts.push_back({{"rank", rank + 1}, {"id", fact.id}, {"score", fact.score}, {"text", fact.text}});
   }
   nlohmann::ordered_json dropped = nlohmann::ordered_json::array();
   for (const size_t rank : a.dropped) dropped.push_back(a.ranked[rank].id);

@@ -79,6 +79,8 @@ Result<WorkspaceOptions> ReadFiles(const AskFlags& flags) {
   options.facts_source =
       flags.facts_path == "-" ? "-" : std::filesystem::weakly_canonical(flags.facts_path, ec).string();
   options.text_only = flags.mode == "text";
+  options.questions = {flags.question};
+  options.max_tokens = flags.max_tokens;
   return options;
 }
 
@@ -211,7 +213,7 @@ void AddAskCommand(CLI::App& app, int* status) {
       "With compare: also measure the engine with the injected region already in its cache, the fastest possible");
   ask->add_flag("--json", flags->json, "Print one JSON object");
   ask->add_flag("--quiet", flags->quiet, "No progress, no notes; warnings remain");
-  AddEngineFlags(*ask, flags->engine);
+  AddEngineFlags(*ask, flags->engine, true);
   ask->footer(kAskFooter);
   ask->callback([flags, status] {
     if (const Status done = RunAsk(*flags); !done) {

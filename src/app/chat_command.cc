@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <clocale>
 #include <csignal>
 #include <cstdio>
@@ -39,7 +40,7 @@ constexpr const char* kHelp =
     "/forget ID       delete a fact, for good\n"
     "/why             facts, tokens and first-token time of the last answer\n"
     "/new             start over; what is remembered stays\n"
-    "/help, /quit     Ctrl-C stops an answer, Ctrl-D quits\n";
+    "/help, /quit     Ctrl-C stops an answer or drops the line, Ctrl-D quits\n";
 
 // Lines from a terminal with editing and history (kept in memory only: they are a person's words), or from a pipe.
 class LineReader {
@@ -56,6 +57,9 @@ class LineReader {
     ::el_set(edit_, EL_PROMPT, &Prompt);
     ::el_set(edit_, EL_EDITOR, "emacs");
     ::el_set(edit_, EL_HIST, ::history, history_);
+    // While a line is edited Ctrl-C is a key: to the end, cut the line (Ctrl-Y brings it back), enter nothing.
+    ::el_set(edit_, EL_SETTY, "-d", "-isig", nullptr);
+    ::el_set(edit_, EL_BIND, "-s", "^C", "^E^U^J", nullptr);
   }
   ~LineReader() {
     if (edit_ != nullptr) ::el_end(edit_);
@@ -101,7 +105,7 @@ class LineReader {
   History* history_ = nullptr;
 };
 
-// SIGINT ends the answer under way; at the prompt it is ignored, and before there is one it ends the program (nothing
+// SIGINT ends the answer under way; between answers it is ignored, and before there is one it ends the program (nothing
 // in the folder needs closing). Made before any other thread: the signal is blocked in all, and taken by one that
 // waits.
 class Interrupts {
@@ -214,6 +218,12 @@ class Chat {
   Status Forget(const std::string& id) {
     TRY_ASSIGN(const DeleteResult gone, session_.memory().Forget(flags_.memory.name_space, {&id, 1}));
     PrintOut(gone.deleted > 0 ? "forgotten\n" : "no such fact: /why shows ids\n");
+    if (!last_) return {};
+    for (RecalledFact& fact : last_->answer.ranked) {
+      if (fact.id != id) continue;
+      std::fill(fact.text.begin(), fact.text.end(), ' ');  // also out of memory
+      fact.text = "(forgotten)";
+    }
     return {};
   }
 
@@ -226,7 +236,8 @@ class Chat {
                     a.ttft_ms, a.prompt_tokens, a.reused_tokens, a.injected_tokens, a.computed_tokens, last_->sticky,
                     last_->added.size(), last_->new_plan ? ", placed anew" : ""));
     for (size_t rank = 0; rank < a.ranked.size(); ++rank)
-      PrintOut(fmt::format("{:>3}  {:.3f}  {}\n", rank + 1, a.ranked[rank].score, ForTerminal(a.ranked[rank].id)));
+      PrintOut(fmt::format("{:>3}  {:.3f}  {}  {}\n", rank + 1, a.ranked[rank].score, ForTerminal(a.ranked[rank].id),
+                           ForTerminal(a.ranked[rank].text)));
   }
 
   const ChatFlags& flags_;
@@ -289,7 +300,7 @@ void AddChatCommand(CLI::App& app, int* status) {
   chat->add_option("--max-tokens", flags->max_tokens, "Longest answer")
       ->check(CLI::Range(1, limits::kContextTokensMax).description(""))
       ->capture_default_str();
-  AddEngineFlags(*chat, flags->engine);
+  AddEngineFlags(*chat, flags->engine, true);
   chat->footer(std::string(kChatFooter) + kHelp);
   OnCommand(*chat, status, [flags] { return RunChat(*flags); });
 }

@@ -102,6 +102,8 @@ Status RunDemo(const DemoFlags& flags) {
   options.engine = flags.engine;
   options.facts = std::move(file.facts);
   options.facts_source = "demo";
+  for (const DemoQuestion& question : questions) options.questions.push_back(question.text);
+  options.max_tokens = flags.max_tokens;
   TRY_ASSIGN(const std::unique_ptr<Workspace> workspace, Workspace::Open(std::move(options), false));
   PrintFacts(*workspace);
   CompareOptions compare;
@@ -127,6 +129,16 @@ Status RunDemo(const DemoFlags& flags) {
   return {};
 }
 
+constexpr const char* kDemoFooter =
+    R"(The first run computes the KV of the built-in facts and keeps it in --cache-dir; later runs reuse it. Each
+question is answered twice from the same prompt: "as text" computes all of it, "injected" computes the question
+and the best --tail facts and injects the rest. [wrong] marks an answer without the expected word.
+
+Examples:
+  inferscale demo
+  inferscale demo --repeat 5                    medians
+  inferscale demo --model better-model.gguf     the default one is a toy)";
+
 }  // namespace
 
 void AddDemoCommand(CLI::App& app, int* status) {
@@ -143,6 +155,7 @@ void AddDemoCommand(CLI::App& app, int* status) {
   AddNumber(*demo, "--max-tokens", flags->max_tokens, 1, limits::kContextTokensMax, "Longest answer")
       ->capture_default_str();
   AddEngineFlags(*demo, flags->engine);
+  demo->footer(kDemoFooter);
   demo->callback([flags, status] {
     if (const Status done = RunDemo(*flags); !done) {
       PrintError(done.error());

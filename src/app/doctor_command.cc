@@ -91,6 +91,15 @@ Status RunDoctor(const DoctorFlags& flags) {
   return {};
 }
 
+constexpr const char* kDoctorFooter =
+    R"(The self-test injects a text's own KV at shifted positions and compares how the model goes on with a plain
+prefill; the control, without rotation, must fail. A model that does not pass answers from text alone; mode and
+reason say so. Exit status 5 when a model cannot be used at all.
+
+Examples:
+  inferscale doctor
+  inferscale doctor --model other.gguf --threads 8 --rerun)";
+
 }  // namespace
 
 void AddDoctorCommand(CLI::App& app, int* status) {
@@ -100,6 +109,7 @@ void AddDoctorCommand(CLI::App& app, int* status) {
   AddEngineFlags(*doctor, flags->engine);
   doctor->add_flag("--json", flags->json, "Print one JSON object");
   doctor->add_flag("--rerun", flags->rerun, "Run the self-test again instead of showing the kept result");
+  doctor->footer(kDoctorFooter);
   doctor->callback([flags, status] {
     if (const Status done = RunDoctor(*flags); !done) {
       PrintError(done.error());

@@ -1,10 +1,7 @@
 #include "app/encode_command.h"
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-
 #include "app/console.h"
+#include "app/encode_run.h"
 #include "app/memory_session.h"
 
 namespace inferscale {
@@ -18,40 +15,6 @@ struct EncodeFlags {
   bool all = false, every_namespace = false;
 };
 
-double PerToken(const EncodeStats& stats) {
-  return stats.fact_tokens == 0 ? 0.0
-                                : static_cast<double>(stats.computed_tokens) / static_cast<double>(stats.fact_tokens);
-}
-
-double ClippedShare(const QuantisedStats& stats) {
-  return stats.key_values == 0 ? 0.0 : static_cast<double>(stats.clipped) / static_cast<double>(stats.key_values);
-}
-
-void PrintQuantised(const QuantisedStats& stats, KvEncoding encoding) {
-  if (!IsQuantised(encoding) || stats.records + stats.exact == 0) return;
-  PrintOut(fmt::format("stored {} as {}, {:.2f} % of their keys clipped, and {} as f16{}\n", stats.records,
-                       KvEncodingName(encoding), 100 * ClippedShare(stats), stats.exact,
-                       stats.exact > 0 ? ": before the calibration, or where it does not fit" : ""));
-}
-
-void PrintStats(const EncodeStats& stats, const KvVault& vault, bool json) {
-  const QuantisedStats quantised = vault.quantised_stats();
-  if (json)
-    return PrintJson({{"encoded", stats.encoded},
-                      {"failed", stats.failed},
-                      {"fact_tokens", stats.fact_tokens},
-                      {"computed_tokens", stats.computed_tokens},
-                      {"computed_per_fact_token", PerToken(stats)},
-                      {"seconds", stats.seconds},
-                      {"kv_encoding", KvEncodingName(vault.encoding())},
-                      {"quantised", quantised.records},
-                      {"clipped_share", ClippedShare(quantised)}});
-  if (stats.encoded == 0 && stats.failed == 0) return PrintOut("nothing to encode\n");
-  PrintOut(fmt::format("{} facts encoded in {:.1f} s: {} tokens computed for {} fact tokens, {:.2f} each\n",
-                       stats.encoded, stats.seconds, stats.computed_tokens, stats.fact_tokens, PerToken(stats)));
-  PrintQuantised(quantised, vault.encoding());
-}
-
 Result<int> RunEncode(const EncodeFlags& flags) {
   MemorySessionOptions options;
   options.memory = flags.memory;
@@ -59,38 +22,21 @@ Result<int> RunEncode(const EncodeFlags& flags) {
   options.command = "encode";
   TRY_ASSIGN(options.window, ParseWindowSpec(flags.window));
   TRY_ASSIGN(const std::unique_ptr<MemorySession> session, MemorySession::Open(std::move(options)));
-  TRY(session->memory().ForgetExpired());
   const EncodeWhat what = flags.all ? EncodeWhat::kAll : EncodeWhat::kQueued;
-  EncodeStats stats;
-  {
-    std::optional<ProgressBar> bar;
-    EncodeControl control;
-    if (!flags.memory.quiet)
-      control.progress = [&](size_t done, size_t total) {
-        if (!bar) bar.emplace("Encoding facts", "facts");
-        bar->Update(done, total);
-      };
-    if (flags.every_namespace) {
-      TRY_ASSIGN(stats, session->encoder().RunAll(what, control));
-    } else {
-      TRY_ASSIGN(const std::optional<NamespaceInfo> ns, FindNameSpace(session->memory(), flags.memory));
-      if (ns) {
-        TRY_ASSIGN(stats, session->encoder().Run(*ns, what, control));
-      }
-    }
-  }
-  TRY(session->memory().vault().Compact());
-  PrintStats(stats, session->memory().vault(), flags.memory.json);
-  if (stats.failed == 0) return 0;
-  PrintWarning(fmt::format("{} facts could not be encoded and stay text: {}", stats.failed, stats.last_error));
-  return ExitStatus(ErrorCode::kEngine);
+  TRY_ASSIGN(const EncodeRun run, RunEncoding(*session, flags.memory, what, flags.every_namespace));
+  if (flags.memory.json)
+    PrintJson(EncodeRunToJson(run, session->memory().vault()));
+  else
+    PrintEncodeRun(run, session->memory().vault());
+  return EncodeStatus(run.stats);
 }
 
 constexpr const char* kEncodeFooter =
     R"(Facts are found, and used as text, from the moment they are remembered. Encoding computes their KV once,
 so that answers inject it instead of computing the text. Interrupt it whenever you like: what is done is kept.
 
---all also computes anew what has KV, for instance with another --encode-window. Each number is 1 to 200:
+--all also computes what is not queued: after a change of --model or --encode-window, or what made room for other KV.
+Each number is 1 to 200:
   anchored:C  runs of C facts in order, each run behind the C facts before it; computed in one pass
   facts:N     the N facts before each
   turns:W     the W turns before each fact's own turn (`inferscale import --turns`)
@@ -121,7 +67,7 @@ void AddEncodeCommand(CLI::App& app, int* status) {
                    "How KV is stored from now on, in this folder: f16 is exact, int8 takes half, int4 a quarter")
       ->check(CLI::IsMember({"f16", "int8", "int4"}).description(""))
       ->type_name("f16|int8|int4");
-  AddEngineFlags(*encode, flags->engine);
+  AddEngineFlags(*encode, flags->engine, true);
   encode->footer(kEncodeFooter);
   OnCommand(*encode, status, [flags] { return RunEncode(*flags); });
 }

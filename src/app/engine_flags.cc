@@ -16,10 +16,12 @@ void AddPath(CLI::App& command, const std::string& name, std::filesystem::path& 
 
 }  // namespace
 
-void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
+void AddEngineFlags(CLI::App& command, EngineFlags& flags, bool has_memory) {
   AddPath(command, "--model", flags.model, DefaultModel(), "Language model, a GGUF file");
-  AddPath(command, "--embed-model", flags.embed_model, DefaultEmbedModel(),
-          "Embedding model, a GGUF file (the default one is for English)");
+  AddPath(
+      command, "--embed-model", flags.embed_model, DefaultEmbedModel(),
+      std::string("Embedding model, a GGUF file (the default one is for English)") +
+          (has_memory ? "; of a memory (--data-dir) also an OpenAI-compatible URL, http://HOST:PORT/v1#MODEL" : ""));
   AddPath(command, "--cache-dir", flags.cache_folder, DefaultKvFolder(),
           "Folder for KV records, vectors and self-test results; safe to delete");
   command.get_option("--model")->type_name("M.gguf");

@@ -8,10 +8,12 @@
 #include <optional>
 
 #include "app/console.h"
+#include "app/encode_run.h"
 #include "app/fact_importer.h"
 #include "app/fact_lines.h"
 #include "app/input_text.h"
 #include "app/memory_flags.h"
+#include "app/memory_session.h"
 #include "base/limits.h"
 
 namespace inferscale {
@@ -22,7 +24,9 @@ constexpr size_t kShownLines = 10;  // of what was not stored: the first tell wh
 
 struct ImportFlags {
   MemoryFlags memory;
+  EngineFlags engine;
   std::string facts_path, turns_path;
+  bool encode = false;
 };
 
 nlohmann::ordered_json CountsToJson(const ImportCounts& counts) {
@@ -59,7 +63,70 @@ void Tell(const ImportCounts& facts, std::string_view name, bool quiet) {
     PrintError({ErrorCode::kConflict, fmt::format("{}: and {} more", name, facts.id_taken.size() - kShownLines)});
 }
 
-Result<int> RunImport(const ImportFlags& flags) {
+struct Imported {
+  ImportCounts turns, facts;
+};
+
+// Each line is acknowledged when it is durable.
+Result<Imported> Store(Memory& memory, const ImportFlags& flags, const std::vector<TurnLine>& turns,
+                       std::vector<FactLine> facts) {
+  Imported imported;
+  const std::string& ns = flags.memory.name_space;
+  std::optional<ProgressBar> turn_bar, fact_bar;
+  const std::string turns_name = InputName(flags.turns_path), facts_name = InputName(flags.facts_path);
+  FactImporter turn_importer(memory, ns, turns_name, Reporter(flags.memory, "turns", turn_bar));
+  TRY_ASSIGN(imported.turns, turn_importer.Turns(turns));
+  turn_bar.reset();
+  FactImporter fact_importer(memory, ns, facts_name, Reporter(flags.memory, "facts", fact_bar));
+  TRY_ASSIGN(imported.facts, fact_importer.Facts(std::move(facts)));
+  return imported;
+}
+
+void Show(const Imported& imported, bool had_turns, bool json) {
+  const auto& [turns, facts] = imported;
+  if (json) return PrintOut(ToLine({{"finished", {{"turns", CountsToJson(turns)}, {"facts", CountsToJson(facts)}}}}));
+  PrintOut(fmt::format("imported   {} facts, {} were there already", facts.added, facts.duplicates));
+  if (had_turns)
+    PrintOut(
+        fmt::format("; {} turns, {} changed, {} were there already", turns.added, turns.changed, turns.duplicates));
+  PrintOut("\n");
+}
+
+// A memory alone, or with the language model that --encode needs: when that cannot be had, nothing is stored either.
+struct Place {
+  OpenedMemory opened;
+  std::unique_ptr<MemorySession> session;
+  Memory& memory() { return session != nullptr ? session->memory() : *opened.memory; }
+};
+
+Result<Place> OpenPlace(const ImportFlags& flags) {
+  Place place;
+  if (!flags.encode) {
+    TRY_ASSIGN(place.opened, OpenMemory(flags.memory, "import", MemoryUse::kAdd));
+    return place;
+  }
+  MemorySessionOptions options;
+  options.memory = flags.memory;
+  options.engine = flags.engine;
+  options.command = "import";
+  options.use = MemoryUse::kAdd;
+  TRY_ASSIGN(place.session, MemorySession::Open(std::move(options)));
+  if (!place.session->text_mode_reason().empty())
+    return Fail(ErrorCode::kModelUnsupported, "nothing can be encoded for this model: leave --encode out");
+  return place;
+}
+
+Result<int> Encode(MemorySession& session, const MemoryFlags& flags) {
+  TRY_ASSIGN(const EncodeRun run, RunEncoding(session, flags, EncodeWhat::kQueued, false));
+  if (flags.json)
+    PrintOut(ToLine({{"encoded", EncodeRunToJson(run, session.memory().vault())}}));
+  else
+    PrintEncodeRun(run, session.memory().vault());
+  return EncodeStatus(run.stats);
+}
+
+Result<int> RunImport(ImportFlags& flags) {
+  flags.memory.embed_model = flags.engine.embed_model.string();
   if (flags.facts_path == "-" && flags.turns_path == "-")
     return Fail(ErrorCode::kInvalidArgument, "facts and turns cannot both come from standard input: name a file");
   const std::string facts_name = InputName(flags.facts_path), turns_name = InputName(flags.turns_path);
@@ -70,33 +137,20 @@ Result<int> RunImport(const ImportFlags& flags) {
     TRY_ASSIGN(const std::string turns_content, ReadInput(flags.turns_path));
     TRY_ASSIGN(turns, ParseTurnLines(turns_content, turns_name));
   }
-  const MemoryFlags& memory = flags.memory;
-  TRY_ASSIGN(const OpenedMemory opened, OpenMemory(memory, "import", MemoryUse::kAdd));
-  std::optional<ProgressBar> turn_bar, fact_bar;
-  ImportCounts turn_counts, fact_counts;
-  TRY_ASSIGN(
-      turn_counts,
-      FactImporter(*opened.memory, memory.name_space, turns_name, Reporter(memory, "turns", turn_bar)).Turns(turns));
-  turn_bar.reset();
-  TRY_ASSIGN(fact_counts,
-             FactImporter(*opened.memory, memory.name_space, facts_name, Reporter(memory, "facts", fact_bar))
-                 .Facts(std::move(facts)));
-  fact_bar.reset();
-  Tell(fact_counts, facts_name, memory.quiet);
-  if (memory.json) {
-    PrintOut(ToLine({{"finished", {{"turns", CountsToJson(turn_counts)}, {"facts", CountsToJson(fact_counts)}}}}));
-  } else {
-    PrintOut(fmt::format("imported   {} facts, {} were there already", fact_counts.added, fact_counts.duplicates));
-    if (!turns.empty())
-      PrintOut(fmt::format("; {} turns, {} changed, {} were there already", turn_counts.added, turn_counts.changed,
-                           turn_counts.duplicates));
-    PrintOut("\n");
+  TRY_ASSIGN(Place place, OpenPlace(flags));
+  TRY_ASSIGN(const Imported imported, Store(place.memory(), flags, turns, std::move(facts)));
+  Tell(imported.facts, facts_name, flags.memory.quiet);
+  Show(imported, !turns.empty(), flags.memory.json);
+  int status = 0;
+  if (place.session != nullptr) {
+    TRY_ASSIGN(status, Encode(*place.session, flags.memory));
   }
-  return fact_counts.id_taken.empty() ? 0 : kIncomplete;
+  return imported.facts.id_taken.empty() ? status : kIncomplete;
 }
 
 constexpr const char* kFooter = R"(Examples:
   inferscale import facts.jsonl --turns turns.jsonl
+  inferscale import facts.jsonl --encode
   inferscale export --namespace a | inferscale import - --namespace a --data-dir other
 
 One JSON object a line; only "text" is required:
@@ -105,13 +159,17 @@ One JSON object a line; only "text" is required:
    "run_id": "r", "app_id": "p"}
 --turns: {"id": "t7", "speaker": "Nora", "text": "Hi", "date": "2023-05-08", "ordinal": 7}; id and text are required.
 
-The whole file is checked first: with a mistake in any line nothing is stored, and the error names the line. Facts
+The whole file is checked first: with a mistake in any line nothing is stored, and the error names the line (only a
+"supersedes" that names no fact is found later: what stands before it is stored). Facts
 without a date are ordered by their place in the file. Then batches of 64 are stored, each durable before it is
 reported. An import that was interrupted is run again: what is there is a duplicate and changes nothing. Lines with the
 id of another fact are not stored, and named (exit status 2).
 
+--encode computes the KV of what waits for it in the namespace when all is stored, as `inferscale encode` does; --model,
+--cache-dir, --threads and --context are for that. Without it the facts are text until they are encoded.
+
 --json prints a line for each batch, {"facts": {"done": …, "added": …, "acknowledged": [ids], …}}, and one at the end,
-{"finished": {"turns": {…}, "facts": {…}}}.)";
+{"finished": {"turns": {…}, "facts": {…}}}; with --encode then {"encoded": {…}}.)";
 
 }  // namespace
 
@@ -121,7 +179,10 @@ void AddImportCommand(CLI::App& app, int* status) {
   command->add_option("F.jsonl", flags->facts_path, "Facts, JSON Lines; -: standard input")->required()->type_name("");
   command->add_option("--turns", flags->turns_path, "Turns of the conversation they come from")->type_name("T.jsonl");
   AddMemoryFlags(*command, flags->memory);
-  AddEmbedFlag(*command, flags->memory);
+  CLI::Option* encode = command->add_flag("--encode", flags->encode, "Then compute the KV that is waited for");
+  AddEngineFlags(*command, flags->engine, true);
+  for (const char* name : {"--model", "--cache-dir", "--threads", "--context"})
+    command->get_option(name)->needs(encode);
   AddBudgetFlags(*command, flags->memory);
   command->footer(kFooter);
   OnCommand(*command, status, [flags] { return RunImport(*flags); });

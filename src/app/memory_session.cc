@@ -8,7 +8,7 @@ namespace inferscale {
 Result<std::unique_ptr<MemorySession>> MemorySession::Open(MemorySessionOptions options) {
   std::unique_ptr<MemorySession> session(new MemorySession);  // private constructor
   options.memory.embed_model = options.engine.embed_model.string();
-  TRY_ASSIGN(session->opened_, OpenMemory(options.memory, options.command, MemoryUse::kSearch));
+  TRY_ASSIGN(session->opened_, OpenMemory(options.memory, options.command, options.use));
   TRY_ASSIGN(session->engine_,
              LoadEngine(options.engine, {.text_only = options.text_only, .quiet = options.memory.quiet}));
   Engine& engine = *session->engine_;

@@ -23,11 +23,12 @@ struct MemorySessionOptions {
   std::string command;  // what a second process is told
   WindowSpec window;
   bool text_only = false;
+  MemoryUse use = MemoryUse::kSearch;
 };
 
 class MemorySession {
  public:
-  // The folder's lock first, then the models. The folder must be there.
+  // The folder's lock first, then the models. The folder must be there, unless it is for kAdd.
   static Result<std::unique_ptr<MemorySession>> Open(MemorySessionOptions options);
   ~MemorySession();
 

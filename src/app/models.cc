@@ -1,6 +1,7 @@
 #include "app/models.h"
 
 #include <filesystem>
+#include <optional>
 
 #include "app/console.h"
 #include "embed/gguf_check.h"
@@ -32,13 +33,19 @@ Result<std::unique_ptr<Engine>> LoadEngine(const EngineFlags& flags, const LoadM
   engine.context_tokens = flags.context_tokens;
   engine.text_only = options.text_only;
   if (options.kept_verdict) engine.cache_folder = flags.cache_folder;
+  std::optional<ProgressBar> bar;
   if (!options.quiet)
-    engine.on_self_test = [] {
-      PrintNote(
-          "checking that injection is right for this model, threads and context (takes a few seconds; the result is "
-          "kept)");
+    engine.on_self_test = [&bar](size_t done, size_t total) {
+      if (!bar) {
+        PrintNote(
+            "checking that injection is right for this model, threads and context (takes a few seconds; the result is "
+            "kept)");
+        bar.emplace("Checking", "steps");
+      }
+      bar->Update(done, total);
     };
   Result<std::unique_ptr<LlamaEngine>> loaded = LlamaEngine::Load(engine);
+  bar.reset();
   if (!loaded) return ModelError(std::move(loaded).error(), flags.model, "--model");
   return std::unique_ptr<Engine>(std::move(*loaded));
 }

@@ -33,7 +33,6 @@ Result<int> RunRecall(const RecallFlags& flags) {
   TRY(CheckQuery(flags.query));
   TRY_ASSIGN(const OpenedMemory opened, OpenMemory(flags.memory, "recall", MemoryUse::kSearch));
   TRY_ASSIGN(const auto known, FindNameSpace(*opened.memory, flags.memory));
-  (void)known;  // an unknown one has no facts; the note is enough
   TRY_ASSIGN(const std::vector<RecallHit> hits,
              opened.memory->Recall(flags.memory.name_space, flags.query, flags.options));
   if (flags.memory.json) {
@@ -42,6 +41,7 @@ Result<int> RunRecall(const RecallFlags& flags) {
     PrintJson(json);
     return 0;
   }
+  if (hits.empty() && known && !flags.memory.quiet) PrintNote("nothing was found");
   if (hits.empty()) return 0;
   size_t width = 2;
   for (const RecallHit& hit : hits) width = std::max(width, hit.fact.id.size());
@@ -67,9 +67,9 @@ constexpr const char* kFooter = R"(Examples:
   inferscale recall "cat" --top-k 3 --json
   inferscale recall "cat" --filter '{"topic": {"in": ["pets", "home"]}, "date": {"gte": "2023-01-01"}}'
 
-score (0 to 1) fuses cosine (meaning) and keyword (BM25; near 0 for words that most facts
-have). Filters apply before the best are chosen; docs/filters.md has their grammar. Expired and superseded facts are not
-found.)";
+score (0 to 1) is the cosine (meaning) and up to half a point for words in common, more the nearer keyword (BM25, 0 and
+up; near 0 for words that most facts have) is to what the query's words could reach. Filters apply before the best are
+chosen; docs/filters.md has their grammar. Expired and superseded facts are not found.)";
 
 }  // namespace
 

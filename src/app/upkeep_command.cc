@@ -147,8 +147,8 @@ void AddUpkeepCommands(CLI::App& app, int* status) {
   AddEmbedFlag(*command, *reembed);
   command->footer(
       "Example:\n  inferscale reembed --embed-model multilingual-e5-small.gguf\n\nVectors of two models cannot be "
-      "compared: with another --embed-model than the stored one every command refuses, until this has\nrun. When it is "
-      "interrupted, run it again: it goes on where it ended.");
+      "compared: with another --embed-model than the stored one every command that adds or\nsearches refuses, until "
+      "this has run. When it is interrupted, run it again: it goes on where it ended.");
   OnCommand(*command, status, [reembed] { return RunReembed(*reembed); });
 }
 

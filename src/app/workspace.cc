@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/limits.h"
 #include "memory/fact_file.h"
+#include "memory/prompt_builder.h"
 #include "memory/window_planner.h"
 
 namespace inferscale {
@@ -42,6 +43,7 @@ Result<std::unique_ptr<Workspace>> Workspace::Open(WorkspaceOptions options, boo
   std::unique_ptr<Workspace> workspace(new Workspace);  // private constructor
   TRY(CheckModelFiles(options.engine));
   TRY(workspace->OpenEngine(options, quiet));
+  TRY(workspace->CheckQuestions(options));
   TRY(workspace->PrepareFacts(std::move(options.facts), options.engine, quiet));
   if (!options.text_only && workspace->text_mode_reason_.empty()) TRY(workspace->Encode(options, quiet));
   workspace->source_.emplace(*workspace->embedder_, *workspace->facts_,
@@ -57,6 +59,14 @@ Status Workspace::OpenEngine(const WorkspaceOptions& options, bool quiet) {
   if (options.text_only) return {};
   text_mode_reason_ = TextModeReason(*engine_, *layout_);
   if (!text_mode_reason_.empty()) PrintWarning("facts go in as text, nothing is injected: " + text_mode_reason_);
+  return {};
+}
+
+Status Workspace::CheckQuestions(const WorkspaceOptions& options) const {
+  for (const std::string& question : options.questions) {
+    TRY_ASSIGN(const Tokens after, layout_->AfterFacts("", {}, question));
+    TRY(CheckFits(engine_->info(), layout_->header(), after, options.max_tokens));
+  }
   return {};
 }
 

@@ -35,6 +35,9 @@ struct WorkspaceOptions {
   std::string facts_source;  // names the facts' origin: runs are kept per source (a path, "demo")
   WindowSpec window;
   bool text_only = false;  // no encoding, no injection
+  // What will be asked: one that can never fit the context is refused before hours of encoding.
+  std::vector<std::string> questions;
+  uint32_t max_tokens = 1;  // of each answer
 };
 
 class Workspace {
@@ -52,6 +55,7 @@ class Workspace {
  private:
   Workspace() = default;
   Status OpenEngine(const WorkspaceOptions& options, bool quiet);
+  Status CheckQuestions(const WorkspaceOptions& options) const;
   Status PrepareFacts(std::vector<Fact> facts, const EngineFlags& flags, bool quiet);
   Status Encode(const WorkspaceOptions& options, bool quiet);
 

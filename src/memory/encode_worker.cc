@@ -13,6 +13,7 @@ namespace {
 using Millis = std::chrono::duration<double, std::milli>;
 
 constexpr Millis kIdle{1000};               // between looks at the queue
+constexpr int kBackoffSteps = 6;            // each failure in a row doubles that rest: to 64 s
 constexpr std::chrono::minutes kUpkeep{1};  // between collections of expired facts and compactions
 constexpr size_t kFirstPassTokens = 64;     // before a rate is known: 2 facts
 
@@ -72,23 +73,30 @@ bool EncodeWorker::GoOn() {
   return !stop_;
 }
 
+// Each trouble is told once, until it changes or is over: it is met again at every look.
+void EncodeWorker::Tell(std::string& told, std::string message) {
+  if (message == told) return;
+  if (!message.empty()) spdlog::warn("{}", message);
+  told = std::move(message);
+}
+
 // What nobody waits for. Compaction needs the disk: not while an answer is made.
 void EncodeWorker::Upkeep() {
   const Clock::time_point now = Clock::now();
   if (upkeep_at_ && now - *upkeep_at_ < kUpkeep) return;
   upkeep_at_ = now;
-  if (const auto expired = memory_.ForgetExpired(); !expired)
-    spdlog::warn("expired facts could not be collected: {}", expired.error().message);
+  const auto expired = memory_.ForgetExpired();
+  Tell(told_expired_, expired ? "" : "expired facts could not be collected: " + expired.error().message);
   {
     const std::lock_guard lock(mutex_);
     if (answers_ > 0) return;
   }
-  if (const auto compacted = memory_.vault().Compact(); !compacted)
-    spdlog::warn("the KV store could not be compacted: {}", compacted.error().message);
+  const auto compacted = memory_.vault().Compact();
+  Tell(told_compacted_, compacted ? "" : "the KV store could not be compacted: " + compacted.error().message);
 }
 
 void EncodeWorker::Work() {
-  for (;;) {
+  for (int failures = 0;;) {
     Upkeep();
     EncodeControl control;
     control.go_on = [this] { return GoOn(); };
@@ -99,14 +107,16 @@ void EncodeWorker::Work() {
     const auto stats = encoder_.RunAll(EncodeWhat::kDue, control);
     EndPass();
     const bool some = stats && stats->encoded > 0;
-    if (!stats) spdlog::warn("facts could not be encoded: {}", stats.error().message);
+    failures = stats ? 0 : std::min(failures + 1, kBackoffSteps + 1);
+    Tell(told_encoded_, stats ? "" : "facts could not be encoded: " + stats.error().message);
     if (some) encoded_ += stats->encoded;
     if (some && busy_ms_ > 0) tokens_per_ms_ = static_cast<double>(stats->computed_tokens) / busy_ms_;
     if (options_.on_look) options_.on_look();
     std::unique_lock lock(mutex_);
     if (stop_) return;
     if (some) continue;  // perhaps there is more
-    changed_.wait_for(lock, kIdle, [&] { return stop_ || woken_; });
+    const Millis rest = kIdle * (1 << std::max(failures - 1, 0));
+    changed_.wait_for(lock, rest, [&] { return stop_ || woken_; });
     woken_ = false;
     if (stop_) return;
   }

@@ -42,6 +42,7 @@ class EncodeWorker {
   bool GoOn();
   void EndPass();
   void Upkeep();
+  static void Tell(std::string& told, std::string message);
 
   Memory& memory_;
   FactEncoder& encoder_;
@@ -60,6 +61,7 @@ class EncodeWorker {
   std::optional<Clock::time_point> upkeep_at_;
   double busy_ms_ = 0;  // in passes of the present run
   double tokens_per_ms_ = 0;
+  std::string told_expired_, told_compacted_, told_encoded_;
   std::thread thread_;
 };
 

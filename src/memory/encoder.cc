@@ -60,7 +60,7 @@ Status Encoder::EncodeGroup(const WindowGroup& group, const std::vector<bool>& m
   hooks.load = [&](size_t place) { return cache_.Find(keys_[group.facts[place]], engine_.info().kv_shape); };
   hooks.made = [&](size_t place, KvPayload payload) -> Result<RecordHandle> {
     auto record = std::make_shared<const KvRecord>(KvRecord{keys_[group.facts[place]], std::move(payload)});
-    TRY(cache_.Put(*record));
+    TRY(cache_.Put(record));
     return record;
   };
   TRY_ASSIGN(const GroupStats made, EncodeFactGroup(engine_, pass, hooks));

@@ -177,20 +177,38 @@ Result<EncodeStats> FactEncoder::Run(const NamespaceInfo& ns, EncodeWhat what, c
   TRY(window_.kind == WindowKind::kAnchored ? PlanRuns(ns.id, plan) : PlanSingles(ns.id, plan));
   std::stable_sort(plan.groups.begin(), plan.groups.end(),
                    [](const Group& a, const Group& b) { return a.priority > b.priority; });
-  size_t todo = 0;
-  for (const Group& group : plan.groups)
-    todo += static_cast<size_t>(std::count(group.missing.begin(), group.missing.end(), true));
+  const auto missing = [](const Group& group) {
+    return static_cast<size_t>(std::count(group.missing.begin(), group.missing.end(), true));
+  };
+  size_t done = 0, todo = 0;
+  for (const Group& group : plan.groups) todo += missing(group);
   if (control.progress && todo > 0) control.progress(0, todo);
   for (Group& group : plan.groups) {
     if (control.go_on && !control.go_on()) break;
+    done += missing(group);  // a pass may also make again what others of the group need: records that were evicted
     TRY_ASSIGN(const bool unchanged, ReadTexts(ns.id, group));
     if (!unchanged) continue;  // still queued: the next run plans with what is there then
     TRY(EncodeGroup(ns, group, control, stats));
     group = {};  // tokens of thousands of groups
-    if (control.progress) control.progress(stats.encoded, todo);
+    if (control.progress) control.progress(done, todo);
   }
   stats.seconds = watch.Millis() / 1000.0;
   return stats;
+}
+
+Result<size_t> FactEncoder::CountText(const NamespaceInfo& ns) const {
+  Catalog& catalog = memory_->catalog();
+  const Micros now = NowMicros();
+  std::unordered_set<FactSeq> text;
+  TRY(catalog.ScanFacts(ns.id, {}, [&](const ScanRow& row) {
+    if (IsLive(row.fact, now)) text.insert(row.fact.seq);
+    return true;
+  }));
+  TRY_ASSIGN(const std::vector<KvRow> rows, catalog.UsableRecords(ns.id, engine_->info().model_key, {}));
+  for (const KvRow& row : rows) text.erase(row.fact);
+  TRY_ASSIGN(const std::vector<QueueItem> queued, catalog.QueuedFacts(ns.id));
+  for (const QueueItem& item : queued) text.erase(item.fact);
+  return text.size();
 }
 
 Result<EncodeStats> FactEncoder::RunAll(EncodeWhat what, const EncodeControl& control) {

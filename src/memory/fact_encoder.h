@@ -1,5 +1,5 @@
-// Encoding for the durable memory: what the queue of a namespace asks for becomes KV records, a fact run at a time, as
-// docs/architecture.md ("Encoding") describes. Derived work: it can stop, fail or crash anywhere and goes on later.
+// Encoding for the durable memory: what the queue of a namespace asks for becomes KV records, a fact run at a time
+// (core/fact_run.h). Derived work: it can stop, fail or crash anywhere and goes on later.
 #pragma once
 
 #include <functional>
@@ -43,6 +43,10 @@ class FactEncoder {
   Result<EncodeStats> Run(const NamespaceInfo& ns, EncodeWhat what, const EncodeControl& control);
   // The same for all namespaces that have something queued, those in use first.
   Result<EncodeStats> RunAll(EncodeWhat what, const EncodeControl& control);
+
+  // Live facts that have no usable record for this model and are not queued either: their records were dropped to make
+  // room, or were made for another model.
+  Result<size_t> CountText(const NamespaceInfo& ns) const;
 
  private:
   struct Fact;

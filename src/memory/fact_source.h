@@ -19,7 +19,8 @@ struct RecalledFact {
   std::string id;    // as the application knows it; a part of a long fact has one of its own
   uint32_t version = 1;
   float score = 0.0f;
-  Tokens tokens;  // of its text in a prompt (Fact::PromptText), tokenised alone
+  Tokens tokens;     // of its text in a prompt (Fact::PromptText), tokenised alone
+  std::string text;  // as it was given, for showing
 };
 
 class FactSource {

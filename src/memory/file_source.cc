@@ -8,7 +8,7 @@ Result<std::vector<RecalledFact>> FileSource::Recall(std::string_view question, 
   std::vector<RecalledFact> recalled;
   for (const SearchHit& hit : hits) {
     const FactSet::Item& item = facts_[hit.row];
-    recalled.push_back({hit.row, item.fact.id, item.fact.version, hit.score, item.tokens});
+    recalled.push_back({hit.row, item.fact.id, item.fact.version, hit.score, item.tokens, item.fact.text});
   }
   return recalled;
 }

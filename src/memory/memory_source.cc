@@ -24,9 +24,9 @@ Result<std::vector<RecalledFact>> MemorySource::Recall(std::string_view question
   TRY_ASSIGN(std::vector<RecallHit> hits, memory_.Recall(name_space_, question, options));
   std::vector<RecalledFact> recalled;
   for (RecallHit& hit : hits) {
-    const std::string text = FactPromptText(hit.fact.text, hit.fact.date);
-    recalled.push_back(
-        {hit.fact.seq, std::move(hit.fact.id), hit.fact.version, hit.score, engine_.tokenizer().Text(text)});
+    Tokens tokens = engine_.tokenizer().Text(FactPromptText(hit.fact.text, hit.fact.date));
+    recalled.push_back({hit.fact.seq, std::move(hit.fact.id), hit.fact.version, hit.score, std::move(tokens),
+                        std::move(hit.fact.text)});
   }
   return recalled;
 }

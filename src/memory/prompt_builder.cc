@@ -1,5 +1,7 @@
 #include "memory/prompt_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/hash.h"
@@ -17,16 +19,27 @@ size_t CountFitting(std::span<const PromptFact> ranked, size_t room) {
 
 }  // namespace
 
+Status CheckFits(const EngineInfo& engine, const Tokens& header, const Tokens& after, uint32_t max_tokens) {
+  const size_t prompt = header.size() + after.size(), context = engine.context_tokens;
+  if (prompt + max_tokens <= context) return {};
+  const std::string whole =
+      fmt::format("the question ({} tokens with its frame) and the instructions ({})", after.size(), header.size());
+  if (prompt >= context)
+    return Fail(ErrorCode::kPromptTooLong,
+                fmt::format("{} do not fit the context of {} tokens: shorten the question or choose a larger --context",
+                            whole, context));
+  return Fail(
+      ErrorCode::kPromptTooLong,
+      fmt::format("{} leave {} of the context's {} tokens for the answer, which may be {} long: choose a smaller "
+                  "--max-tokens or a larger --context",
+                  whole, context - prompt, context, max_tokens));
+}
+
 Result<BuiltPrompt> BuildPrompt(const EngineInfo& engine, const Tokens& header, std::span<const PromptFact> ranked,
                                 const PromptOptions& options, const Tokens& after) {
-  const size_t fixed = header.size() + after.size() + options.max_tokens;
-  if (fixed > engine.context_tokens)
-    return Fail(ErrorCode::kPromptTooLong,
-                "the question (" + std::to_string(after.size()) + " tokens with its frame), the instructions (" +
-                    std::to_string(header.size()) + ") and the answer (up to " + std::to_string(options.max_tokens) +
-                    ") do not fit the context of " + std::to_string(engine.context_tokens) +
-                    " tokens: shorten the question or choose a larger --context");
+  TRY(CheckFits(engine, header, after, options.max_tokens));
   BuiltPrompt built;
+  const size_t fixed = header.size() + after.size() + options.max_tokens;
   const size_t fitting = CountFitting(ranked, engine.context_tokens - fixed);
   for (size_t i = ranked.size(); i > fitting; --i) built.dropped.push_back(ranked[i - 1].fact);
 

@@ -34,6 +34,10 @@ struct PromptOptions {
   bool inject = true;       // false: the same tokens, nothing injected: text mode, and the other side of comparisons
 };
 
+// kPromptTooLong, with what to change: header, the question behind it and an answer of max_tokens do not fit the
+// context.
+Status CheckFits(const EngineInfo& engine, const Tokens& header, const Tokens& after, uint32_t max_tokens);
+
 // ranked: best first. after: the tokens behind the facts. Facts that do not fit context_tokens - max_tokens are
 // dropped, worst first; the header, the question and the answer never. kPromptTooLong when even those do not fit.
 Result<BuiltPrompt> BuildPrompt(const EngineInfo& engine, const Tokens& header, std::span<const PromptFact> ranked,

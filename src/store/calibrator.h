@@ -1,5 +1,5 @@
 // Makes a calibration from records: the 0.1 and 99.9 percentiles of each key channel. The few values beyond are
-// clipped: a range from minimum to maximum would give its steps to outliers (docs/performance.md).
+// clipped: a range from minimum to maximum would give its steps to outliers.
 //
 // Use texts like those that will be stored, not few facts again and again. A model's keys lie where its weights put
 // them: records of other texts are clipped hardly more often than those that the calibration saw.

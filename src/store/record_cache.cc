@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -38,12 +37,6 @@ tl::unexpected<Error> NoElements() {
 // Marks a file as used now, for eviction. Failing (a read-only folder) is harmless.
 void Touch(const fs::path& path) { (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, 0); }
 
-KvRecord CopyRecord(const KvRecord& record) {
-  KvPayload payload(record.payload.shape(), record.payload.tokens());
-  std::memcpy(payload.data(), record.payload.data(), payload.bytes());
-  return {record.key, std::move(payload)};
-}
-
 }  // namespace
 
 RecordCache::RecordCache(fs::path folder, RecordCacheOptions options)
@@ -72,7 +65,9 @@ RecordHandle RecordCache::FindInMemory(const RecordId& id) const {
 
 // Counts and reports a file that cannot be used, and removes it when its content is the reason.
 RecordCache::Outcome RecordCache::Discard(const fs::path& path, const Error& error) {
-  if (error.code == ErrorCode::kNotFound) return Outcome::kMiss;
+  std::error_code ec;
+  const fs::file_type type = fs::symlink_status(path, ec).type();
+  if (type == fs::file_type::not_found) return Outcome::kMiss;  // also below something that is no folder
   const bool is_foreign = error.code == ErrorCode::kMismatch;
   const bool is_content = is_foreign || error.code == ErrorCode::kCorrupt || error.code == ErrorCode::kTooLarge ||
                           error.code == ErrorCode::kVersionUnsupported;
@@ -81,9 +76,9 @@ RecordCache::Outcome RecordCache::Discard(const fs::path& path, const Error& err
     Tell("a cached record cannot be read and is made again: " + error.message);
     return Outcome::kMiss;
   }
-  std::error_code ec;
-  fs::remove(path, ec);
-  Tell(path.string() + " cannot be used, is removed and made again: " + error.message);
+  const bool removed = type == fs::file_type::regular && fs::remove(path, ec);
+  Tell(path.string() + " cannot be used" + (removed ? ", is removed and made again: " : "; remove it: ") +
+       error.message);
   return is_foreign ? Outcome::kForeign : Outcome::kDamaged;
 }
 
@@ -162,20 +157,22 @@ bool RecordCache::Contains(const RecordKey& key) {
   return false;
 }
 
-Status RecordCache::Put(const KvRecord& record) {
+Status RecordCache::Put(const RecordHandle& record) {
+  INFERSCALE_ASSERT(record != nullptr);
+  const RecordId id = record->key.Id();
+  const uint64_t bytes = record->payload.bytes();
   if (read_only_reason().empty()) {
-    const fs::path path = PathOf(record.key.Id());
+    const fs::path path = PathOf(id);
     Status written = MakeDirectories(path.parent_path());
-    if (written) written = WriteRecordFile(path, record, Durability::kFast);
+    if (written) written = WriteRecordFile(path, *record, Durability::kFast);
     if (written) {
       {
         std::lock_guard lock(mutex_);
         ++stats_.stored;
-        stats_.bytes_written += record.payload.bytes();
-        if (options_.recent_bytes > 0)
-          recent_.Keep(record.key.Id(), std::make_shared<const KvRecord>(CopyRecord(record)));
+        stats_.bytes_written += bytes;
+        recent_.Keep(id, record);
       }
-      MakeRoom(record.payload.bytes());
+      MakeRoom(bytes);
       return {};
     }
     if (written.error().code == ErrorCode::kInvalidArgument) return written;
@@ -185,15 +182,14 @@ Status RecordCache::Put(const KvRecord& record) {
   return {};
 }
 
-void RecordCache::KeepInMemory(const KvRecord& record) {
-  auto kept = std::make_shared<const KvRecord>(CopyRecord(record));
+void RecordCache::KeepInMemory(const RecordHandle& record) {
   std::lock_guard lock(mutex_);
-  if (memory_bytes_ + kept->payload.bytes() > limits::kRecordMemoryBytes) {
+  if (memory_bytes_ + record->payload.bytes() > limits::kRecordMemoryBytes) {
     Tell("there is no room for more records in memory: their facts go in as text");
     return;
   }
-  if (!memory_.emplace(kept->key.Id(), kept).second) return;
-  memory_bytes_ += kept->payload.bytes();
+  if (!memory_.emplace(record->key.Id(), record).second) return;
+  memory_bytes_ += record->payload.bytes();
   ++stats_.in_memory;
 }
 

@@ -62,8 +62,8 @@ class RecordCache {
   // Which records are in files and whole, payload checksums included, read in parallel. [keys.size()]
   Result<std::vector<bool>> Verify(std::span<const RecordKey> keys, const KvShape& shape);
 
-  // Stores a record, or keeps it in memory when it cannot be stored. kInvalidArgument: not a record that can be.
-  Status Put(const KvRecord& record);
+  // Stores a record (not null), or keeps it in memory when it cannot be stored. kInvalidArgument: not one that can be.
+  Status Put(const RecordHandle& record);
 
   // Empty while records are stored.
   std::string read_only_reason() const;
@@ -82,7 +82,7 @@ class RecordCache {
   RecordHandle FindInMemory(const RecordId& id) const;
   RecordHandle FindRecent(const RecordId& id, const KvShape& shape);
   Outcome Discard(const std::filesystem::path& path, const Error& error);
-  void KeepInMemory(const KvRecord& record);
+  void KeepInMemory(const RecordHandle& record);
   void StopStoring(std::string reason);
   void Tell(std::string message);  // mutex_ held
   void MakeRoom(uint64_t bytes);

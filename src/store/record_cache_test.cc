@@ -34,6 +34,8 @@ KvRecord MakeRecord(const RecordKey& key, const KvShape& shape = kShape) {
   return {key, std::move(payload)};
 }
 
+RecordHandle MakeHandle(const RecordKey& key) { return std::make_shared<const KvRecord>(MakeRecord(key)); }
+
 bool SamePayload(const RecordHandle& handle, const KvRecord& record) {
   return handle != nullptr && handle->payload.bytes() == record.payload.bytes() &&
          std::memcmp(handle->payload.data(), record.payload.data(), record.payload.bytes()) == 0;
@@ -69,7 +71,7 @@ TEST_F(RecordCacheTest, FindsWhatWasPut) {
   {
     const auto cache = Open();
     ExpectMissing(*cache, key);
-    ASSERT_TRUE(cache->Put(MakeRecord(key)));
+    ASSERT_TRUE(cache->Put(MakeHandle(key)));
     EXPECT_TRUE(cache->TakeMessages().empty());
   }
   const auto cache = Open();  // another run
@@ -85,7 +87,7 @@ TEST_F(RecordCacheTest, FindsWhatWasPut) {
 
 TEST_F(RecordCacheTest, AnyOtherKeyIsAMiss) {
   const auto cache = Open();
-  ASSERT_TRUE(cache->Put(MakeRecord(MakeKey("f1"))));
+  ASSERT_TRUE(cache->Put(MakeHandle(MakeKey("f1"))));
   ExpectMissing(*cache, MakeKey("f1", "other model"));
   ExpectMissing(*cache, MakeKey("f1", "model", 2));  // other tokens
   RecordKey window = MakeKey("f1");
@@ -101,7 +103,7 @@ TEST_F(RecordCacheTest, FindAllReadsMany) {
   for (int i = 0; i < 101; ++i) {
     keys.push_back(MakeKey("f" + std::to_string(i)));
     if (i % 3 != 0) {
-      ASSERT_TRUE(cache->Put(MakeRecord(keys.back())));
+      ASSERT_TRUE(cache->Put(MakeHandle(keys.back())));
     }
   }
   const auto found = cache->FindAll(keys, kShape);
@@ -120,7 +122,7 @@ TEST_F(RecordCacheTest, ADamagedFileIsRemovedReportedAndMadeAgain) {
   const auto cache = Open();
   const fs::path path = cache->PathOf(key.Id());
   for (const size_t at : {size_t{0}, size_t{9}, size_t{150}, size_t{700}, SIZE_MAX}) {
-    ASSERT_TRUE(cache->Put(MakeRecord(key)));
+    ASSERT_TRUE(cache->Put(MakeHandle(key)));
     std::string bytes = *ReadFile(path, 1 << 20);
     if (at == SIZE_MAX)
       bytes.resize(bytes.size() / 2);
@@ -136,7 +138,7 @@ TEST_F(RecordCacheTest, ADamagedFileIsRemovedReportedAndMadeAgain) {
     const auto messages = cache->TakeMessages();
     ASSERT_EQ(messages.size(), 1u) << at;
     EXPECT_NE(messages[0].find(path.string()), std::string::npos);
-    ASSERT_TRUE(cache->Put(MakeRecord(key)));
+    ASSERT_TRUE(cache->Put(MakeHandle(key)));
     EXPECT_TRUE(SamePayload(*cache->Find(key, kShape), MakeRecord(key)));
   }
 }
@@ -144,7 +146,7 @@ TEST_F(RecordCacheTest, ADamagedFileIsRemovedReportedAndMadeAgain) {
 TEST_F(RecordCacheTest, APipeInARecordsPlaceIsNotWaitedFor) {
   const RecordKey key = MakeKey("a");
   auto cache = Open();
-  ASSERT_TRUE(cache->Put(MakeRecord(key)));
+  ASSERT_TRUE(cache->Put(MakeHandle(key)));
   fs::remove(cache->PathOf(key.Id()));
   ASSERT_EQ(::mkfifo(cache->PathOf(key.Id()).c_str(), 0600), 0);
   EXPECT_EQ(*cache->Find(key, kShape), nullptr);
@@ -173,7 +175,7 @@ TEST_F(RecordCacheTest, WhatWasReadLatelyComesFromMemory) {
   const RecordKey key = MakeKey("a");
   const KvRecord record = MakeRecord(key);
   auto cache = Open({.recent_bytes = 1 << 20, .threads = 2});
-  ASSERT_TRUE(cache->Put(record));
+  ASSERT_TRUE(cache->Put(MakeHandle(key)));
   ASSERT_TRUE(SamePayload(*cache->Find(key, kShape), record));
   const uint64_t read = cache->stats().bytes_read;
   fs::remove(cache->PathOf(key.Id()));
@@ -196,7 +198,7 @@ TEST_F(RecordCacheTest, ManyDamagedFilesAreFewMessages) {
   std::vector<RecordKey> keys;
   for (int i = 0; i < 50; ++i) {
     keys.push_back(MakeKey("f" + std::to_string(i)));
-    ASSERT_TRUE(cache->Put(MakeRecord(keys.back())));
+    ASSERT_TRUE(cache->Put(MakeHandle(keys.back())));
     std::ofstream(cache->PathOf(keys.back().Id()), std::ios::trunc) << "not a record";
   }
   ASSERT_TRUE(cache->FindAll(keys, kShape));
@@ -215,7 +217,7 @@ TEST_F(RecordCacheTest, AFolderThatCannotBeMadeIsReadOnlyMode) {
   EXPECT_EQ(cache->TakeMessages().size(), 1u);
   const RecordKey key = MakeKey("f1");
   ExpectMissing(*cache, key);
-  ASSERT_TRUE(cache->Put(MakeRecord(key)));  // the command goes on: kept in memory
+  ASSERT_TRUE(cache->Put(MakeHandle(key)));  // the command goes on: kept in memory
   EXPECT_TRUE(cache->Contains(key));
   EXPECT_TRUE(SamePayload(*cache->Find(key, kShape), MakeRecord(key)));
   EXPECT_TRUE(SamePayload((*cache->FindAll({&key, 1}, kShape))[0], MakeRecord(key)));
@@ -232,7 +234,7 @@ TEST_F(RecordCacheTest, AFailedWriteIsToldOnceAndNotFatal) {
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const RecordKey one = MakeKey("f1"), two = MakeKey("f2");
-  const Status put_one = cache->Put(MakeRecord(one)), put_two = cache->Put(MakeRecord(two));
+  const Status put_one = cache->Put(MakeHandle(one)), put_two = cache->Put(MakeHandle(two));
   ::setrlimit(RLIMIT_FSIZE, &old_limit);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_TRUE(put_one && put_two);
@@ -243,7 +245,8 @@ TEST_F(RecordCacheTest, AFailedWriteIsToldOnceAndNotFatal) {
     EXPECT_TRUE(entry.is_directory()) << "half a file: " << entry;
   KvRecord wrong = MakeRecord(one);
   wrong.key.token_ids.pop_back();
-  EXPECT_FALSE(Open()->Put(wrong)) << "a record that no file could hold is the caller's error";
+  EXPECT_FALSE(Open()->Put(std::make_shared<const KvRecord>(std::move(wrong))))
+      << "a record that no file could hold is the caller's error";
 }
 
 TEST_F(RecordCacheTest, EvictsWhatWasNotUsedForTheLongestTime) {
@@ -253,13 +256,13 @@ TEST_F(RecordCacheTest, EvictsWhatWasNotUsedForTheLongestTime) {
   const auto now = fs::file_time_type::clock::now();
   for (int i = 0; i < 10; ++i) {
     keys.push_back(MakeKey("f" + std::to_string(i)));
-    ASSERT_TRUE(cache->Put(MakeRecord(keys.back())));
+    ASSERT_TRUE(cache->Put(MakeHandle(keys.back())));
     fs::last_write_time(cache->PathOf(keys.back().Id()), now - hours(24 - i));
   }
   EXPECT_EQ(cache->stats().evicted, 0u);
   ASSERT_NE(*cache->Find(keys[0], kShape), nullptr);  // used: no longer the oldest
   keys.push_back(MakeKey("new"));
-  ASSERT_TRUE(cache->Put(MakeRecord(keys.back())));
+  ASSERT_TRUE(cache->Put(MakeHandle(keys.back())));
   EXPECT_EQ(cache->stats().evicted, 2u);  // 11 are 9 again: nine tenths of the budget
   for (size_t i = 0; i < keys.size(); ++i) EXPECT_EQ(cache->Contains(keys[i]), i != 1 && i != 2) << i;
   const auto messages = cache->TakeMessages();
@@ -270,7 +273,7 @@ TEST_F(RecordCacheTest, EvictsWhatWasNotUsedForTheLongestTime) {
 TEST_F(RecordCacheTest, CountsWhatEarlierRunsLeft) {
   const uint64_t bytes = SerializeRecord(MakeRecord(MakeKey("f0")))->size();
   for (int i = 0; i < 6; ++i)
-    ASSERT_TRUE(Open({.budget_bytes = 4 * bytes, .threads = 1})->Put(MakeRecord(MakeKey("f" + std::to_string(i)))));
+    ASSERT_TRUE(Open({.budget_bytes = 4 * bytes, .threads = 1})->Put(MakeHandle(MakeKey("f" + std::to_string(i)))));
   EXPECT_LE(SumBytes(ListRecordFiles(folder_ / "records")), 4 * bytes);
   EXPECT_GE(ListRecordFiles(folder_ / "records").size(), 3u);
 }
@@ -278,7 +281,7 @@ TEST_F(RecordCacheTest, CountsWhatEarlierRunsLeft) {
 TEST_F(RecordCacheTest, RemovesWhatACrashLeft) {
   const auto cache = Open();
   const RecordKey key = MakeKey("f1");
-  ASSERT_TRUE(cache->Put(MakeRecord(key)));
+  ASSERT_TRUE(cache->Put(MakeHandle(key)));
   const fs::path part = cache->PathOf(key.Id()).parent_path();
   std::ofstream(part / "x.kv.tmp.1.0") << "old";
   std::ofstream(part / "y.kv.tmp.2.0") << "being written now";
@@ -309,7 +312,7 @@ TEST_F(RecordCacheTest, ProcessesShareAFolder) {
         for (int i = 0; i < 4 && good; ++i) {
           const RecordKey key = MakeKey("f" + std::to_string(i));
           good =
-              (*cache)->Put(MakeRecord(key)).has_value() && SamePayload(*(*cache)->Find(key, kShape), MakeRecord(key));
+              (*cache)->Put(MakeHandle(key)).has_value() && SamePayload(*(*cache)->Find(key, kShape), MakeRecord(key));
         }
       ::_exit(good && (*cache)->TakeMessages().empty() ? 0 : 1);
     }
@@ -330,7 +333,7 @@ TEST_F(RecordCacheTest, ThreadsShareACache) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 50; ++i) {
         const RecordKey key = MakeKey("f" + std::to_string((i + t) % 7));
-        EXPECT_TRUE(cache->Put(MakeRecord(key)));
+        EXPECT_TRUE(cache->Put(MakeHandle(key)));
         EXPECT_TRUE(SamePayload((*cache->FindAll({&key, 1}, kShape))[0], MakeRecord(key)));
       }
     });

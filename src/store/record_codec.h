@@ -22,8 +22,8 @@
 
 namespace inferscale {
 
-// Of a record's keys. By its making a calibration clips 0.2 % of what it saw; records of other texts had 0.3 to 0.8 %
-// (docs/performance.md). Ten times that, and the calibration does not fit the text.
+// Of a record's keys. By its making a calibration clips 0.2 % of what it saw; records of other texts had about 1 %
+// (docs/performance.md). Five times that, and the calibration does not fit the text.
 inline constexpr double kClippedShareMax = 0.05;
 
 // Move-only. Of f16, `payload` is the record's own elements: the record must outlive it.

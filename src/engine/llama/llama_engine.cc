@@ -195,8 +195,7 @@ Status LlamaEngine::ProbeAndTest(const LlamaEngineOptions& options) {
   if (kept) {
     info_.self_test = *kept;
   } else {
-    if (options.on_self_test) options.on_self_test();
-    TRY_ASSIGN(info_.self_test, RunSelfTest(*session_, *tokenizer_));
+    TRY_ASSIGN(info_.self_test, RunSelfTest(*session_, *tokenizer_, options.on_self_test));
     if (!options.cache_folder.empty()) SaveSelfTest(options.cache_folder, identity, info_.self_test);
   }
   if (!info_.self_test.passed)

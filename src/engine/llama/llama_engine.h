@@ -21,7 +21,8 @@ struct LlamaEngineOptions {
   uint32_t context_tokens = 0;         // 0: limits::kContextTokensDefault; never more than the model was trained for
   bool text_only = false;              // do not probe or test: every fact is text
   std::filesystem::path cache_folder;  // where the self-test's result is kept; empty: run it every time
-  std::function<void()> on_self_test;  // called before a self-test runs, which takes seconds; may be null
+  // A self-test runs, which takes seconds: called at its beginning and after each of its steps. May be null.
+  std::function<void(size_t done, size_t total)> on_self_test;
 };
 
 class LlamaEngine final : public Engine {

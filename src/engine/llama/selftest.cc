@@ -37,9 +37,12 @@ std::string TestText() {
 
 namespace {
 
+using OnStep = std::function<void(size_t done, size_t total)>;
+
 class SelfTest {
  public:
-  SelfTest(LlamaSession& session, const Tokenizer& tokenizer) : session_(session), text_(tokenizer.Text(TestText())) {
+  SelfTest(LlamaSession& session, const Tokenizer& tokenizer, const OnStep& on_step)
+      : session_(session), on_step_(on_step), text_(tokenizer.Text(TestText())) {
     for (const char* question : kQuestions) questions_.push_back(tokenizer.Text(question));
   }
 
@@ -48,13 +51,18 @@ class SelfTest {
     text_.resize(kTextTokens);
     const uint32_t need = kTextTokens + kQuestionRoom, context = session_.context_tokens();
     if (context < 2 * need)
-      return Fail(ErrorCode::kModelUnsupported,
-                  fmt::format("a context of {} tokens is too small for the self-test", context));
+      return Fail(
+          ErrorCode::kModelUnsupported,
+          fmt::format("a context of {} tokens is too small to check that injection is right: {} is the smallest",
+                      context, 2 * need));
     SelfTestReport report{.ran = true, .tokens = kTextTokens, .shifts = {0, 37, (context - need) / 2, context - need}};
 
     session_.Clear();
+    steps_ = 3 + 2 * report.shifts.size();
+    Step(0);
     const uint32_t pieces[] = {kTextTokens};
     TRY_ASSIGN(payloads_, session_.DecodeAndCapture(text_, 0, 0, pieces));
+    Step(1);
     TRY_ASSIGN(plain_, Plain(0));
     TRY_ASSIGN(const std::vector<Continuation> elsewhere, Plain(report.shifts[1]));
     const Agreement own = Compare(plain_, elsewhere);
@@ -96,7 +104,9 @@ class SelfTest {
   Result<std::vector<Continuation>> Plain(uint32_t shift) {
     session_.Clear();
     TRY(session_.Decode(text_, shift, false));
-    return Ask(shift, [&] { return session_.Truncate(shift + kTextTokens); });
+    auto asked = Ask(shift, [&] { return session_.Truncate(shift + kTextTokens); });
+    Step(1);
+    return asked;
   }
 
   // Worst over the shifts.
@@ -112,11 +122,19 @@ class SelfTest {
       const Agreement agreement = Compare(plain_, injected);
       worst.cosine = std::min(worst.cosine, agreement.cosine);
       worst.flip = std::max(worst.flip, agreement.flip);
+      Step(1);
     }
     return worst;
   }
 
+  void Step(size_t made) {
+    done_ += made;
+    if (on_step_) on_step_(done_, steps_);
+  }
+
   LlamaSession& session_;
+  const OnStep& on_step_;
+  size_t done_ = 0, steps_ = 0;
   Tokens text_;
   std::vector<Tokens> questions_;
   std::vector<KvPayload> payloads_;
@@ -125,8 +143,8 @@ class SelfTest {
 
 }  // namespace
 
-Result<SelfTestReport> RunSelfTest(LlamaSession& session, const Tokenizer& tokenizer) {
-  return SelfTest(session, tokenizer).Run();
+Result<SelfTestReport> RunSelfTest(LlamaSession& session, const Tokenizer& tokenizer, const OnStep& on_step) {
+  return SelfTest(session, tokenizer, on_step).Run();
 }
 
 namespace {
