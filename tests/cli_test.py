@@ -38,10 +38,11 @@ class Ask(unittest.TestCase):
         return path
 
     def ask(self, facts, *more, question=QUESTION, code=0, cache=None):
-        context = [] if "--context" in more else ["--context", "2048"]
+        defaults = {"--context": "2048", "--max-tokens": "8"}
+        context = [word for pair in defaults.items() if pair[0] not in more for word in pair]
         done = subprocess.run(
             [PROGRAM, "ask", "--facts", str(facts), "--question", question, "--cache-dir", str(cache or self.cache),
-             "--max-tokens", "8", *context, *more], capture_output=True, timeout=600)
+             *context, *more], capture_output=True, timeout=600)
         error = done.stderr.decode(errors="replace")
         self.assertEqual(done.returncode, code, error)
         return (json.loads(done.stdout) if "--json" in more and code == 0 else done.stdout.decode()), error
@@ -331,7 +332,8 @@ class Rest(unittest.TestCase):
             self.assertNotIn("/somebody/at/home", done.stdout)
             for word in ("INT", "UINT", " in ["):
                 self.assertNotIn(word, done.stdout)
-        self.assertIn("130", done.stdout)
+            self.assertIn("Examples", done.stdout)
+        self.assertIn("130", self.run_program("--help").stdout)
 
 
 if __name__ == "__main__":

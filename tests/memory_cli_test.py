@@ -165,7 +165,7 @@ class RememberAndRecall(Commands):
                 (["remember", "a", "--expires", "2001-01-01"], "past"),
                 (["remember", "a", "--supersedes", "no"], "no"),
                 (["remember", "a", "--facts", "f"], "--facts"), (["remember", "a", "--namespace", ""], "namespace"),
-                (["remember", "a", "--kv-budget", "much"], "--kv-budget"), (["recall", ""], "empty"),
+                (["remember", "a", "--kv-budget", "much"], "--kv-budget: write a size"), (["recall", ""], "empty"),
                 (["remember", "a", "--kv-budget=-5"], "--kv-budget"),
                 (["remember", "a", "--kv-budget", "0"], "--kv-budget"),
                 (["remember", "a", "--id", ""], "--id: it is empty"),

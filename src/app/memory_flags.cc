@@ -70,20 +70,24 @@ void AddEmbedFlag(CLI::App& command, MemoryFlags& flags) {
 }
 
 void AddBudgetFlags(CLI::App& command, MemoryFlags& flags) {
-  // Behind the conversion, which takes -5 for 2^64 - 5.
-  const CLI::Validator in_range(
-      [](std::string& bytes) {
+  const CLI::Validator size(
+      [](std::string& given) -> std::string {
+        const char* help = "write a size like 500MiB or 2GiB, from 1MiB on";
+        std::string bytes = given;
         uint64_t value = 0;
-        const bool fits = CLI::detail::lexical_cast(bytes, value) && value >= limits::kKvBudgetBytesMin &&
-                          value <= limits::kKvBudgetBytes;
-        return fits ? "" : "write a size like 500MiB or 2GiB, from 1MiB on";
+        try {
+          if (!CLI::AsSizeValue(false)(bytes).empty() || !CLI::detail::lexical_cast(bytes, value)) return help;
+        } catch (const CLI::ValidationError&) {  // a unit that it does not know
+          return help;
+        }
+        // The range last: the conversion takes -5 for 2^64 - 5.
+        if (value < limits::kKvBudgetBytesMin || value > limits::kKvBudgetBytes) return help;
+        given = bytes;
+        return {};
       },
       "");
   const auto add = [&](const char* name, uint64_t& bytes, const char* help) {
-    command.add_option(name, bytes, help)
-        ->transform(CLI::AsSizeValue(false).description(""))
-        ->check(in_range)
-        ->type_name("SIZE");
+    command.add_option(name, bytes, help)->transform(size)->type_name("SIZE");
   };
   add("--kv-budget", flags.kv_budget,
       "Bytes on disk for KV, such as 2GiB, from now on; at first 10 GiB, or a tenth of the free space if that is less");

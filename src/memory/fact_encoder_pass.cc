@@ -112,11 +112,23 @@ Result<GroupStats> FactEncoder::MakeRecords(const NamespaceInfo& ns, const Group
   return EncodeFactGroup(*engine_, pass, hooks);
 }
 
+// Together, or where the store has no room for all of them one after another: each then makes room for the next.
+static Result<std::vector<bool>> PutRecords(KvVault& vault, NamespaceId ns, std::span<const NewRecord> records) {
+  auto stored = vault.Put(ns, records);
+  if (stored || stored.error().code != ErrorCode::kNoSpace || records.size() < 2) return stored;
+  std::vector<bool> all;
+  for (const NewRecord& record : records) {
+    TRY_ASSIGN(const std::vector<bool> one, vault.Put(ns, {&record, 1}));
+    all.push_back(one.front());
+  }
+  return all;
+}
+
 Status FactEncoder::EncodeGroup(const NamespaceInfo& ns, const Group& group, const EncodeControl& control,
                                 EncodeStats& stats) const {
   std::vector<NewRecord> made;
   const auto encoded = MakeRecords(ns, group, control, made);
-  const auto stored = memory_->vault().Put(ns.id, made);  // also what was made before a failure
+  const auto stored = PutRecords(memory_->vault(), ns.id, made);  // also what was made before a failure
   std::unordered_set<FactSeq> done;
   for (size_t i = 0; i < made.size(); ++i) {
     if (!stored) break;
