@@ -100,15 +100,15 @@ class Memory(unittest.TestCase):
         self.assertEqual(json.loads(self.run_("list", "--json", data="none")), [])
 
     def test_facts_that_made_room(self):
-        some = self.folder / "forty.jsonl"
-        some.write_text("".join(line + "\n" for line in FACTS.read_text().splitlines()[:40]))
-        self.run_("import", some, "--kv-budget", "16MiB", data="room")
+        some = self.folder / "room.jsonl"
+        some.write_text("".join(line + "\n" for line in FACTS.read_text().splitlines()[:24]))
+        self.run_("import", some, "--kv-budget", "8MiB", data="room")
         first = json.loads(self.run_("encode", "--json", data="room"))
         self.assertGreater(first["text"], 0)
         self.assertIn("encode --all", self.run_("encode", data="room"))
         done = json.loads(self.run_("encode", "--all", "--kv-budget", "1GiB", "--json", data="room"))
-        self.assertEqual((done["encoded"], done["text"]), (40, 0))
-        self.assertEqual(json.loads(self.run_("stats", "--json", data="room"))["kv"]["records"], 40)
+        self.assertEqual((done["encoded"], done["text"]), (24, 0))
+        self.assertEqual(json.loads(self.run_("stats", "--json", data="room"))["kv"]["records"], 24)
 
     def test_chat(self):
         data = self.copy("chat")
