@@ -187,6 +187,12 @@ class Chat(unittest.TestCase):
         self.assertIn("Nora keeps a parrot called Biscuit", why)
         say(f"/forget {fact}")
         self.assertNotIn("Biscuit", say("/why"))
+        boats = " ".join(f"Boat {i} is called Wave{i}." for i in range(40))  # of several parts, which go with it
+        fact = re.search(r"remembered ([0-9a-f-]{36})", say("/remember " + boats)).group(1)
+        say("What is boat 3 called?")
+        self.assertIn("Wave3", say("/why"))
+        say(f"/forget {fact}")
+        self.assertNotIn("Wave3", say("/why"))
         say("/new")
         say("What is the parrot called?")
         why = say("/why")

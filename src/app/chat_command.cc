@@ -220,7 +220,7 @@ class Chat {
     PrintOut(gone.deleted > 0 ? "forgotten\n" : "no such fact: /why shows ids\n");
     if (!last_) return {};
     for (RecalledFact& fact : last_->answer.ranked) {
-      if (fact.id != id) continue;
+      if (fact.id != id && !fact.id.starts_with(id + "#")) continue;  // it, or a part of it
       std::fill(fact.text.begin(), fact.text.end(), ' ');  // also out of memory
       fact.text = "(forgotten)";
     }

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "app/console.h"
-#include "base/limits.h"
 
 namespace inferscale {
 
@@ -27,29 +26,17 @@ void PrintQuantised(const QuantisedStats& stats, KvEncoding encoding) {
                        stats.exact > 0 ? ": before the calibration, or where it does not fit" : ""));
 }
 
-Result<size_t> CountText(MemorySession& session, const MemoryFlags& flags, bool every_namespace) {
-  if (!every_namespace) {
-    TRY_ASSIGN(const std::optional<NamespaceInfo> ns, FindNameSpace(session.memory(), flags));
-    return ns ? session.encoder().CountText(*ns) : 0;
-  }
-  size_t count = 0;
-  for (NamespaceId after = 0;;) {
-    TRY_ASSIGN(const std::vector<NamespaceInfo> page,
-               session.memory().catalog().ListNamespaces(after, limits::kListPage));
-    if (page.empty()) return count;
-    after = page.back().id;
-    for (const NamespaceInfo& ns : page) {
-      TRY_ASSIGN(const size_t text, session.encoder().CountText(ns));
-      count += text;
-    }
-  }
-}
-
 }  // namespace
 
 Result<EncodeRun> RunEncoding(MemorySession& session, const MemoryFlags& flags, EncodeWhat what, bool every_namespace) {
   TRY(session.memory().ForgetExpired());
+  FactEncoder& encoder = session.encoder();
   EncodeRun run;
+  std::optional<NamespaceInfo> ns;
+  if (!every_namespace) {
+    TRY_ASSIGN(ns, FindNameSpace(session.memory(), flags));
+    if (!ns) return run;
+  }
   {
     std::optional<ProgressBar> bar;
     EncodeControl control;
@@ -58,16 +45,10 @@ Result<EncodeRun> RunEncoding(MemorySession& session, const MemoryFlags& flags, 
         if (!bar) bar.emplace("Encoding facts", "facts");
         bar->Update(done, total);
       };
-    if (every_namespace) {
-      TRY_ASSIGN(run.stats, session.encoder().RunAll(what, control));
-    } else {
-      TRY_ASSIGN(const std::optional<NamespaceInfo> ns, FindNameSpace(session.memory(), flags));
-      if (!ns) return run;
-      TRY_ASSIGN(run.stats, session.encoder().Run(*ns, what, control));
-    }
+    TRY_ASSIGN(run.stats, ns ? encoder.Run(*ns, what, control) : encoder.RunAll(what, control));
   }
   TRY(session.memory().vault().Compact());
-  TRY_ASSIGN(run.text, CountText(session, flags, every_namespace));
+  TRY_ASSIGN(run.text, ns ? encoder.CountText(*ns) : encoder.CountTextOfAll());
   return run;
 }
 

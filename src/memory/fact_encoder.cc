@@ -211,6 +211,26 @@ Result<size_t> FactEncoder::CountText(const NamespaceInfo& ns) const {
   return text.size();
 }
 
+Result<size_t> FactEncoder::CountTextOfAll() const {
+  TRY_ASSIGN(const std::vector<NamespaceInfo> all, AllNamespaces());
+  size_t count = 0;
+  for (const NamespaceInfo& ns : all) {
+    TRY_ASSIGN(const size_t text, CountText(ns));
+    count += text;
+  }
+  return count;
+}
+
+Result<std::vector<NamespaceInfo>> FactEncoder::AllNamespaces() const {
+  std::vector<NamespaceInfo> all;
+  for (NamespaceId after = 0;;) {
+    TRY_ASSIGN(std::vector<NamespaceInfo> page, memory_->catalog().ListNamespaces(after, limits::kListPage));
+    if (page.empty()) return all;
+    after = page.back().id;
+    all.insert(all.end(), std::make_move_iterator(page.begin()), std::make_move_iterator(page.end()));
+  }
+}
+
 Result<EncodeStats> FactEncoder::RunAll(EncodeWhat what, const EncodeControl& control) {
   std::vector<NamespaceInfo> todo;
   Catalog& catalog = memory_->catalog();
@@ -223,12 +243,7 @@ Result<EncodeStats> FactEncoder::RunAll(EncodeWhat what, const EncodeControl& co
       todo.push_back(std::move(info));
     }
   } else {
-    for (NamespaceId after = 0;;) {
-      TRY_ASSIGN(std::vector<NamespaceInfo> page, catalog.ListNamespaces(after, limits::kListPage));
-      if (page.empty()) break;
-      after = page.back().id;
-      todo.insert(todo.end(), std::make_move_iterator(page.begin()), std::make_move_iterator(page.end()));
-    }
+    TRY_ASSIGN(todo, AllNamespaces());
     std::stable_sort(todo.begin(), todo.end(), [](const NamespaceInfo& a, const NamespaceInfo& b) {
       return a.last_active_us > b.last_active_us;
     });

@@ -47,6 +47,7 @@ class FactEncoder {
   // Live facts that have no usable record for this model and are not queued either: their records were dropped to make
   // room, or were made for another model.
   Result<size_t> CountText(const NamespaceInfo& ns) const;
+  Result<size_t> CountTextOfAll() const;  // namespaces
 
  private:
   struct Fact;
@@ -55,6 +56,7 @@ class FactEncoder {
   FactEncoder(Memory& memory, Engine& engine, Tokens header, const WindowSpec& window)
       : memory_(&memory), engine_(&engine), header_(std::move(header)), window_(window) {}
 
+  Result<std::vector<NamespaceInfo>> AllNamespaces() const;
   Status ScanLive(NamespaceId ns, Plan& plan) const;
   Status FindMissing(NamespaceId ns, EncodeWhat what, Plan& plan) const;
   Status PlanRuns(NamespaceId ns, Plan& plan) const;

@@ -211,12 +211,17 @@ TEST(LlamaEngineTest, PlansThatCannotRunAreRefused) {
             ErrorCode::kPromptTooLong);
 }
 
+PromptPlan PlainPlan(const LlamaEngine& engine, uint32_t tokens) {  // nothing is injected
+  PromptPlan plan;
+  plan.model_key = engine.info().model_key;
+  plan.prompt_tokens = SomeTokens(tokens, 1);
+  return plan;
+}
+
 TEST(LlamaEngineTest, CancelEndsAStreamAndFreesTheEngine) {
   const auto engine = LoadRandom({});
   ASSERT_NE(engine, nullptr);
-  PromptPlan plan;
-  plan.model_key = engine->info().model_key;
-  plan.prompt_tokens = SomeTokens(30, 1);
+  const PromptPlan plan = PlainPlan(*engine, 30);
   auto stream = engine->Submit({.plan = plan, .records = {}, .max_tokens = 2000});
   ASSERT_TRUE(stream.has_value());
   ASSERT_TRUE((*stream)->Next().has_value());
@@ -235,9 +240,7 @@ TEST(LlamaEngineTest, CancelEndsAStreamAndFreesTheEngine) {
 TEST(LlamaEngineTest, CancelEndsAnAnswerTheEngineHadFinished) {
   const auto engine = LoadRandom({});
   ASSERT_NE(engine, nullptr);
-  PromptPlan plan;
-  plan.model_key = engine->info().model_key;
-  plan.prompt_tokens = SomeTokens(30, 1);
+  const PromptPlan plan = PlainPlan(*engine, 30);
   auto stream = engine->Submit({.plan = plan, .records = {}, .max_tokens = 4});
   ASSERT_TRUE(stream.has_value());
   ASSERT_TRUE((*stream)->Next().has_value());
