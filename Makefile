@@ -35,7 +35,7 @@ test:
 	@tools/check all
 
 test-all:
-	@INFERSCALE_ALL_MODELS=1 CUDA_ARCHITECTURES='80;90;100;120' tools/check all
+	@INFERSCALE_ALL_MODELS=1 INFERSCALE_LONG_ASAN=1 CUDA_ARCHITECTURES='80;90;100;120' tools/check all
 
 asan: setup-test
 	@tools/check asan

@@ -81,12 +81,14 @@ function(inferscale_test_executable target layer label sources utils)
   if(label STREQUAL "fast")
     inferscale_compile_lightly(${target})
   endif()
-  # ctest starts the costliest tests first: so the fast ones come before the slow ones, and those one at a time, since
-  # each of them computes on all cores.
-  if(label STREQUAL "slow")  # quoted: the caller has a variable of that name
+  # ctest starts the costliest tests first: so the fast ones come before the slow ones. Those that run a model are one
+  # at a time, since each of them computes on all cores.
+  if(NOT label STREQUAL "slow")  # quoted: the caller has a variable of that name
+    set(order COST 1000)
+  elseif(layer MATCHES "engine|embed")
     set(order COST 1 RUN_SERIAL TRUE)
   else()
-    set(order COST 1000)
+    set(order COST 400)  # before the serial ones
   endif()
   set(discover NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 900 ${order} LABELS)
   if(label STREQUAL "fast")
