@@ -61,19 +61,25 @@ __device__ inline void CopyAsync(void* shared, const void* global) {
   }
 }
 
-// One thread copies `bytes`, a multiple of 16 with both addresses aligned to 16. They are announced to `barrier`, where
-// the thread has yet to arrive (ArriveWhenCopied). kOnce: L2 gives up these lines before others.
-template <bool kOnce>
-__device__ inline void CopyBulk(void* shared, const void* global, uint32_t bytes, Barrier* barrier) {
+// What a bulk copy or store tells L2: lines to be given up before others, or as any.
+__device__ inline uint64_t CachePolicy(bool once) {
+  uint64_t policy = 0;
 #if __CUDA_ARCH__ >= 900
-  const uint32_t at = SharedAddress(barrier);
-  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
-  uint64_t policy;
-  if constexpr (kOnce) {
+  if (once) {
     asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   } else {
     asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
   }
+#endif
+  return policy;
+}
+
+// One thread copies `bytes`, a multiple of 16 with both addresses aligned to 16. They are announced to `barrier`, where
+// the thread has yet to arrive (ArriveWhenCopied).
+__device__ inline void CopyBulk(void* shared, const void* global, uint32_t bytes, Barrier* barrier, uint64_t policy) {
+#if __CUDA_ARCH__ >= 900
+  const uint32_t at = SharedAddress(barrier);
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
   asm volatile(
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
           "r"(SharedAddress(shared)),
@@ -84,6 +90,47 @@ __device__ inline void CopyBulk(void* shared, const void* global, uint32_t bytes
     CopyAsync<16>(static_cast<uint8_t*>(shared) + i, static_cast<const uint8_t*>(global) + i);
   }
 #endif
+}
+
+// Whether a thread can store a piece of shared memory with one instruction.
+#if __CUDA_ARCH__ >= 900
+inline constexpr bool kStoresBulk = true;
+#else
+inline constexpr bool kStoresBulk = false;
+#endif
+
+// One thread stores `bytes`, a multiple of 16 with both addresses aligned to 16. What other threads wrote there, they
+// wrote before a FenceBulk of their own and a barrier.
+__device__ inline void StoreBulk(void* global, const void* shared, uint32_t bytes, uint64_t policy) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(global),
+               "r"(SharedAddress(shared)), "r"(bytes), "l"(policy)
+               : "memory");
+#endif
+}
+__device__ inline void FenceBulk() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// CommitBulk ends a group of the thread's StoreBulk, AwaitBulk waits until all groups but the last kLeft have been read
+// from shared memory.
+__device__ inline void CommitBulk() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+#endif
+}
+template <int kLeft>
+__device__ inline void AwaitBulk() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kLeft) : "memory");
+#endif
+}
+
+// `threads`, whole warps, meet at barrier `id`: 1 to 15.
+__device__ inline void Meet(uint32_t id, uint32_t threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 }  // namespace inferscale::kernels

@@ -25,10 +25,10 @@ struct Stage {
   static constexpr uint32_t kBits = kMixed ? 16 : BitsPerElement(static_cast<PayloadEncoding>(kEncoding));
   static constexpr bool kHasScales = kMixed || IsQuantised(static_cast<PayloadEncoding>(kEncoding));
   static constexpr bool kHasChannels = kHasScales && !kMixed;
-  // Whether what is read and written gives up its lines of L2 first. A launch touches every byte once. Measured:
-  // quantised records gain 1 to 4 % when reads and writes do so; unquantised ones lose 2 % at 6,000 tokens, and 3 %
-  // when only the reads do.
-  static constexpr bool kOnce = kHasChannels;
+  // Whether what is read and written gives up its lines of L2 first, since a launch touches every byte once. Measured:
+  // quantised records gain 1 to 4 %. Unquantised ones gain 1 to 2 % in launches of one wave and lose as much in longer
+  // ones.
+  __device__ static bool Once(const PairChunks& chunks) { return kHasChannels || chunks.OneWave(); }
   // What one block has under way: 4.2 TB/s times 0.8 µs from a copy to its data are 3.4 MB, half of them reads: 13 KB
   // for each of 132 multiprocessors, which have three blocks.
   static constexpr uint32_t kCount = kHasChannels ? 8 : 5;
@@ -74,11 +74,13 @@ class Reader {
   using S = Stage<kEncoding>;
 
  public:
-  __device__ Reader(const KvPlanView& plan, const ThreadPlace& place, const BlockPair* pairs, Stages<kEncoding>* stages)
+  __device__ Reader(const KvPlanView& plan, const ThreadPlace& place, const BlockPair* pairs, Stages<kEncoding>* stages,
+                    bool once)
       : plan_(plan),
         place_(place),
         pairs_(pairs),
         stages_(stages),
+        policy_(CachePolicy(once)),
         encoding_(S::kMixed ? place.encoding : static_cast<PayloadEncoding>(kEncoding)),
         rows_(plan, place, encoding_) {
     const PayloadLayout at{plan.shape, place.record_tokens, encoding_};
@@ -137,13 +139,13 @@ class Reader {
       const uint32_t bits = BitsPerElement(encoding_);
       const uint8_t* key = rows_.Row(pair.head, pair.layer);
       uint8_t* to = stage.rows + place_.slot * S::KeyRow(plan_);
-      CopyBulk<S::kOnce>(to, key, run_ * (plan_.shape.key_dim * bits / 8), full);
+      CopyBulk(to, key, run_ * (plan_.shape.key_dim * bits / 8), full, policy_);
       to = stage.rows + TokensPerBlock(plan_.shape) * S::KeyRow(plan_) + place_.slot * S::ValueRow(plan_);
-      CopyBulk<S::kOnce>(to, key + value_at_, run_ * (plan_.shape.value_dim * bits / 8), full);
+      CopyBulk(to, key + value_at_, run_ * (plan_.shape.value_dim * bits / 8), full, policy_);
     }
     if (S::kHasChannels && threadIdx.x % 32 == 0 && S::StagesChannels(plan_)) {
       const KeyQuant* row = plan_.calibration + (pair.layer * plan_.shape.heads + pair.head) * plan_.shape.key_dim;
-      CopyBulk<false>(stage.channels, row, plan_.shape.key_dim * sizeof(KeyQuant), full);
+      CopyBulk(stage.channels, row, plan_.shape.key_dim * sizeof(KeyQuant), full, CachePolicy(false));
     }
     if (S::kHasScales && live_ && IsQuantised(encoding_)) {
       const auto at = reinterpret_cast<uintptr_t>(rows_.Scale(pair.head, pair.layer));
@@ -164,6 +166,7 @@ class Reader {
   const ThreadPlace& place_;
   const BlockPair* const pairs_;
   Stages<kEncoding>* const stages_;
+  const uint64_t policy_;
   const PayloadEncoding encoding_;
   const RecordRows rows_;
   uint32_t value_at_ = 0;  // from a token's K row to its V row

@@ -53,6 +53,7 @@ struct PairChunks {
   __host__ __device__ uint32_t Count(uint32_t pairs) const {
     return first_count + (pairs - first_count * first + last - 1) / last;
   }
+  __host__ __device__ bool OneWave() const { return first == last; }
 };
 
 // What a thread block does: tokens [block * TokensPerBlock, …) and pairs [begin, end). Pair p is layer p / heads, head

@@ -131,18 +131,16 @@ class Merge {
     __syncthreads();
   }
 
-  // Bitonic, by as many warps as have something to compare; they alone meet at barrier 1.
+  // Bitonic, by as many threads as have something to compare.
   __device__ void Sort(uint32_t count) {
     uint32_t size = 64;
     while (size < count) size *= 2;
-    const uint32_t threads = size / 2;
-    if (threadIdx.x >= threads) return;
-    for (uint32_t i = threadIdx.x; i < size; i += threads) {
-      if (i >= count) memory_.keys[i] = 0;
-    }
+    const bool compares = threadIdx.x < size / 2;
+    for (uint32_t i = count + threadIdx.x; i < size; i += kMergeThreads) memory_.keys[i] = 0;
     for (uint32_t run = 2; run <= size; run *= 2) {
       for (uint32_t step = run / 2; step > 0; step /= 2) {
-        asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
+        __syncthreads();
+        if (!compares) continue;
         const uint32_t low = 2 * threadIdx.x - (threadIdx.x & (step - 1)), high = low + step;
         const uint64_t a = memory_.keys[low], b = memory_.keys[high];
         const bool descending = (low & run) == 0;
