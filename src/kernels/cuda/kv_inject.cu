@@ -16,7 +16,8 @@ __device__ void WriteAll(const KvPlanView& plan, const ThreadPlace& place, const
   const auto writer = MakeWriter<kKey, kEncoding, kType>(plan, place, once);
   ThreadRope rope(place);
   ThreadCell cell;
-  StageTurn<Stage<kEncoding>::kCount> turn, done;
+  StageTurn<Stage<kEncoding>::kCount> turn;
+  uint32_t last = 0;  // the stage of the pair before
 #pragma unroll 1
   for (uint32_t p = 0; p < count; ++p, turn.Next()) {
     if (place.active) {
@@ -26,10 +27,9 @@ __device__ void WriteAll(const KvPlanView& plan, const ThreadPlace& place, const
     Await(stages->full + turn.index, turn.parity);
     writer.Write(pairs[p], stages->stage[turn.index], rope, cell.offset);
     __syncwarp();
-    if (p + 1 > writer.kLag) {
-      if (threadIdx.x % 32 == 0) Arrive(stages->empty + done.index);
-      done.Next();
-    }
+    const uint32_t left = writer.kLag == 0 ? turn.index : last;
+    if (threadIdx.x % 32 == 0 && (writer.kLag == 0 || p > 0)) Arrive(stages->empty + left);
+    last = turn.index;
   }
   writer.End();
 }

@@ -113,54 +113,33 @@ __device__ inline Bits ToFp8(const Eight& in) {
   return make_uint4(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16, 0, 0);
 }
 
-// Element i of FromQuanta is this much more than its quantum.
-__device__ constexpr float RaisedBy(int i, bool wide) {
-  constexpr float kOfNibbles[] = {32768, 2048, 128, 2048, 128, 32768, 2048, 128};
-  return wide ? 32768.0f : kOfNibbles[i];
+// Eight quanta as bytes. int4's lie in halves of bytes: even ones low, odd ones high.
+__device__ inline uint2 QuantumBytes(Bits bits, bool wide) {
+  if (wide) return make_uint2(bits.x, bits.y);
+  const uint32_t even = bits.x & 0x0F0F0F0F, odd = bits.x >> 4 & 0x0F0F0F0F;
+  return make_uint2(__byte_perm(even, odd, 0x5140), __byte_perm(even, odd, 0x7362));
 }
 
-// Eight quanta, 0 … 255 or 0 … 15, each raised by RaisedBy. Put into the mantissa of a power of two at the place where
-// its lowest bit counts one, a quantum is a float in one cheap instruction, where a conversion is a slow one: a byte at
-// bit 8 of 2^15; a nibble, which then need not be moved out of its byte, at bit 8, 12 or 16 of 2^15, 2^11 or 2^7.
-__device__ inline Eight FromQuanta(Bits bits, bool wide) {
+// A byte becomes the lowest mantissa bits of 2^23, which leaves its number when 2^23 is taken away: two cheap
+// instructions where a conversion is a slow one.
+__device__ inline Eight BytesLess(uint2 bytes, float less) {
   Eight out;
-  if (wide) {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      out.v[i] = __uint_as_float(__byte_perm(i < 4 ? bits.x : bits.y, 0x47000000, 0x7404 + (i % 4 << 4)));
-    }
-    return out;
-  }
-  const uint32_t low = bits.x << 8, middle = bits.x, high = bits.x >> 12;
-  const uint32_t words[] = {low, low, low, middle, middle, high, high, high};
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    const uint32_t power = __float_as_uint(RaisedBy(i, false));
-    const uint32_t mask = RaisedBy(i, false) == 32768 ? 0xF00 : RaisedBy(i, false) == 2048 ? 0xF000 : 0xF0000;
-    out.v[i] = __uint_as_float((words[i] & mask) | power);
+    const uint32_t word = i < 4 ? bytes.x : bytes.y;
+    out.v[i] = __uint_as_float(__byte_perm(word, 0x4B000000, 0x7440 + i % 4)) - (8388608.0f + less);
   }
   return out;
 }
 
-// Keys are unsigned.
-__device__ inline Eight FromKeyQuanta(Bits bits, bool wide) {
-  Eight out = FromQuanta(bits, wide);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) out.v[i] -= RaisedBy(i, wide);
-  return out;
-}
+// Eight quanta, unsigned: 0 … 255, or 0 … 15.
+__device__ inline Eight FromQuanta(Bits bits, bool wide) { return BytesLess(QuantumBytes(bits, wide), 0); }
 
-// Values are signed: with a sign bit turned over they are 128 more, int4 is stored 8 more. (raise + q) * scale - (raise
-// + more) * scale in one multiply-add is rounded once, as q * scale is: (raise + more) has at most 13 bits and a f16
-// 11, so that their product is exact.
-__device__ inline Eight FromValueQuanta(Bits bits, float scale, bool wide) {
-  if (wide) bits.x ^= 0x80808080, bits.y ^= 0x80808080;
-  Eight out = FromQuanta(bits, wide);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    out.v[i] = fmaf(out.v[i], scale, -(RaisedBy(i, wide) + (wide ? 128.0f : 8.0f)) * scale);
-  }
-  return out;
+// The same for values, which are signed: a sign bit turned over adds 128.
+__device__ inline Eight FromSignedQuanta(Bits bits, bool wide) {
+  uint2 bytes = QuantumBytes(bits, wide);
+  if (wide) bytes.x ^= 0x80808080, bytes.y ^= 0x80808080;
+  return BytesLess(bytes, wide ? 128.0f : 8.0f);
 }
 
 // in: whole numbers of the right range. Signed ones: int4 already has its 8 added.

@@ -39,11 +39,14 @@ __device__ Eight Decode(const Bits& bits, __half scale, const uint4 (&channels)[
   if (encoding == PayloadEncoding::kF16) return FromF16(bits);
   const bool wide = encoding == PayloadEncoding::kInt8;
   if constexpr (kKey) {
-    Eight x = FromKeyQuanta(bits, wide);
+    Eight x = FromQuanta(bits, wide);
     Dequantise(x, channels);
     return x;
   }
-  return FromValueQuanta(bits, __half2float(scale), wide);
+  Eight x = FromSignedQuanta(bits, wide);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x.v[i] *= __half2float(scale);
+  return x;
 }
 
 template <bool kKey, bool kOnce>
@@ -71,7 +74,7 @@ __device__ void StoreRow(const RowBits& row, const ThreadRope& rope, const Block
 }
 
 // Two writing sides: a thread's part of the K rows or of the V rows. All threads of a warp call Write for each pair in
-// turn, and End. kLag: so many of the last stages are still read.
+// turn, and End. kLag, 0 or 1: so many of the last stages are still read.
 //
 // This one reads a stage into registers and writes from there.
 template <bool kKey, int kEncoding, int kType>
