@@ -48,7 +48,8 @@ Result<EncodeRun> RunEncoding(MemorySession& session, const MemoryFlags& flags, 
     TRY_ASSIGN(run.stats, ns ? encoder.Run(*ns, what, control) : encoder.RunAll(what, control));
   }
   TRY(session.memory().vault().Compact());
-  TRY_ASSIGN(run.text, ns ? encoder.CountText(*ns) : encoder.CountTextOfAll());
+  const auto one = ns ? std::optional(ns->id) : std::nullopt;
+  TRY_ASSIGN(run.text, session.memory().catalog().CountWithoutKv(one, session.engine().info().model_key));
   return run;
 }
 

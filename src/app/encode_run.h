@@ -11,7 +11,7 @@ namespace inferscale {
 
 struct EncodeRun {
   EncodeStats stats;
-  size_t text = 0;  // facts without KV for this model that wait for none: FactEncoder::CountText
+  size_t text = 0;  // facts without KV for this model that wait for none: Catalog::CountWithoutKv
 };
 
 // Encodes the namespace of `flags`, or every one, with a progress bar unless quiet. Collects expired facts first and

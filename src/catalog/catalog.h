@@ -16,6 +16,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -113,6 +114,9 @@ class Catalog {
   // Usable rows of these facts (all of the namespace when empty), in the order of `facts`.
   virtual Result<std::vector<KvRow>> UsableRecords(NamespaceId ns, const ModelKey& model_key,
                                                    std::span<const FactSeq> facts) = 0;
+  // Live facts, of one namespace or of all, without a usable record of this model that are not queued either: their
+  // records were dropped to make room, or were made for another model.
+  virtual Result<uint64_t> CountWithoutKv(std::optional<NamespaceId> ns, const ModelKey& model_key) = 0;
   // All usable rows, by record: for the store to compare itself with.
   virtual Status ScanRecords(const std::function<bool(const KvRow&)>& row) = 0;
   // Not usable any more, for the store's own reasons: damaged (requeue: their facts are queued) or evicted. Unknown ids

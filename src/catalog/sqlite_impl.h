@@ -52,6 +52,7 @@ class SqliteCatalog final : public Catalog {
   Result<PutRecordsResult> PutRecords(std::span<const KvRow> rows) override;
   Result<std::vector<KvRow>> UsableRecords(NamespaceId ns, const ModelKey& model_key,
                                            std::span<const FactSeq> facts) override;
+  Result<uint64_t> CountWithoutKv(std::optional<NamespaceId> ns, const ModelKey& model_key) override;
   Status ScanRecords(const std::function<bool(const KvRow&)>& row) override;
   Result<Change> DropRecords(std::span<const RecordSeq> records, bool requeue) override;
   Result<std::vector<DeadRecord>> MoveRecords(std::span<const std::pair<RecordSeq, KvLocation>> moves) override;

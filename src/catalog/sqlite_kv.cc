@@ -149,4 +149,16 @@ Result<std::vector<KvRow>> SqliteCatalog::UsableRecords(NamespaceId ns, const Mo
   return rows;
 }
 
+Result<uint64_t> SqliteCatalog::CountWithoutKv(std::optional<NamespaceId> ns, const ModelKey& model_key) {
+  TRY_ASSIGN(Pool::Reader reader, pool_->Read());
+  const std::string model = HashBlob(model_key);
+  TRY_ASSIGN(const auto count,
+             (*reader).Value("SELECT count(*) FROM facts WHERE (?1 OR ns=?2) AND kind<>1 AND superseded_by IS NULL"
+                             " AND coalesce(expires_us>?3, TRUE)"
+                             " AND NOT EXISTS(SELECT 1 FROM queue WHERE queue.fact=facts.seq)"
+                             " AND NOT EXISTS(SELECT 1 FROM kv WHERE kv.fact=facts.seq AND kv.model=?4)",
+                             int64_t{!ns}, ns.value_or(0), Now(), Blob{model}));
+  return static_cast<uint64_t>(count.value_or(0));
+}
+
 }  // namespace inferscale::sqlite

@@ -233,6 +233,29 @@ TEST_F(SqliteKvTest, TheNamespaceUsedLeastRecentlyIsEvictedFirst) {
   EXPECT_EQ(catalog().GetNamespace(other)->last_active_us, kTestStart + 10) << "written on closing";
 }
 
+TEST_F(SqliteKvTest, CountsLiveFactsThatHaveNoKvAndWaitForNone) {
+  const NamespaceId other = Name("other");
+  const FactSeq x = AddText(other, "x", "text");  // queued, as all that is new
+  const auto count = [&](std::optional<NamespaceId> ns) { return catalog().CountWithoutKv(ns, kTestModel).value(); };
+  EXPECT_EQ(count(std::nullopt), 0u);
+  ASSERT_TRUE(catalog().DropRecords(std::vector<RecordSeq>{of_a_, of_b_, of_c_}, /*requeue=*/false));
+  EXPECT_EQ(count(ns_), 3u);
+  EXPECT_EQ(count(other), 0u);
+  ASSERT_TRUE(catalog().Dequeue(std::vector<FactSeq>{x}));
+  EXPECT_EQ(count(other), 1u);
+  EXPECT_EQ(count(std::nullopt), 4u);
+  ASSERT_TRUE(catalog().Enqueue(std::vector<FactSeq>{a_}, 0, kTestStart));
+  EXPECT_EQ(count(ns_), 2u) << "queued";
+  ASSERT_TRUE(catalog().Supersede(ns_, "b", "c"));
+  EXPECT_EQ(count(ns_), 1u) << "superseded";
+  PutRecord(ns_, c_, {});
+  EXPECT_EQ(count(ns_), 0u);
+  EXPECT_EQ(catalog().CountWithoutKv(ns_, {7, 7}).value(), 1u) << "another model";
+  ASSERT_TRUE(catalog().UpdateFact(ns_, "c", {.expires_us = now_ + 5}));
+  now_ += 6;
+  EXPECT_EQ(catalog().CountWithoutKv(ns_, {7, 7}).value(), 0u) << "expired";
+}
+
 TEST_F(SqliteKvTest, RefusesRowsThatCannotBe) {
   KvRow row = Record(ns_, a_, {});
   row.location.bytes = 0;

@@ -196,31 +196,6 @@ Result<EncodeStats> FactEncoder::Run(const NamespaceInfo& ns, EncodeWhat what, c
   return stats;
 }
 
-Result<size_t> FactEncoder::CountText(const NamespaceInfo& ns) const {
-  Catalog& catalog = memory_->catalog();
-  const Micros now = NowMicros();
-  std::unordered_set<FactSeq> text;
-  TRY(catalog.ScanFacts(ns.id, {}, [&](const ScanRow& row) {
-    if (IsLive(row.fact, now)) text.insert(row.fact.seq);
-    return true;
-  }));
-  TRY_ASSIGN(const std::vector<KvRow> rows, catalog.UsableRecords(ns.id, engine_->info().model_key, {}));
-  for (const KvRow& row : rows) text.erase(row.fact);
-  TRY_ASSIGN(const std::vector<QueueItem> queued, catalog.QueuedFacts(ns.id));
-  for (const QueueItem& item : queued) text.erase(item.fact);
-  return text.size();
-}
-
-Result<size_t> FactEncoder::CountTextOfAll() const {
-  TRY_ASSIGN(const std::vector<NamespaceInfo> all, AllNamespaces());
-  size_t count = 0;
-  for (const NamespaceInfo& ns : all) {
-    TRY_ASSIGN(const size_t text, CountText(ns));
-    count += text;
-  }
-  return count;
-}
-
 Result<std::vector<NamespaceInfo>> FactEncoder::AllNamespaces() const {
   std::vector<NamespaceInfo> all;
   for (NamespaceId after = 0;;) {

@@ -44,11 +44,6 @@ class FactEncoder {
   // The same for all namespaces that have something queued, those in use first.
   Result<EncodeStats> RunAll(EncodeWhat what, const EncodeControl& control);
 
-  // Live facts that have no usable record for this model and are not queued either: their records were dropped to make
-  // room, or were made for another model.
-  Result<size_t> CountText(const NamespaceInfo& ns) const;
-  Result<size_t> CountTextOfAll() const;  // namespaces
-
  private:
   struct Fact;
   struct Plan;

@@ -32,6 +32,9 @@ class FactEncoderTest : public EngineMemoryTest {
     for (size_t i = 0; i < ids.size(); ++i) sights.push_back({ids[i], 1, tokens[i]});
     return WindowDigest(WindowKind::kAnchored, sights);
   }
+  uint64_t CountText(const NamespaceInfo& ns) {
+    return memory().catalog().CountWithoutKv(ns.id, engine_->info().model_key).value();
+  }
   // Every fact either has a record or is queued for one.
   void ExpectNothingLost(size_t facts) {
     const auto rows = Rows(kAda);
