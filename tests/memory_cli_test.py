@@ -119,6 +119,17 @@ class RememberAndRecall(Commands):
         self.assertEqual(taken, {"id": first, "outcome": "id_taken"})
         self.assertEqual(len(self.ids()), 3)
 
+    def test_keys_that_are_not_kept_are_named(self):
+        facts = '{"text": "a b", "dat": "2020-01-01"}\n{"text": "c d", "key": "k\\u001b"}\n{"text": "e f"}\n'
+        for command in (["remember", "--facts", "-"], ["import", "-"]):
+            _, error = self.run_command(*command, stdin=facts.encode())
+            self.assertIn("2 lines with keys that are not kept: dat, key", error)
+            self.assertNotIn("\x1b", error.replace("\x1b[", ""))
+        many = "{" + ", ".join(f'"key{i}": 1' for i in range(20)) + ', "text": "g h"}'
+        _, error = self.run_command("import", "-", stdin=many.encode())
+        self.assertIn("1 line with keys", error)
+        self.assertIn(", …", error)
+
     def test_idempotency_key(self):
         first = self.json("remember", "one", "--idempotency-key", "k")
         self.assertFalse(first["replayed"])
@@ -159,7 +170,8 @@ class RememberAndRecall(Commands):
         self.assertFalse(self.data.exists())
         self.run_command("remember", "one", "--id", "one")
         for arguments, says in [
-                (["remember"], "no text"), (["remember", "a", "b", "--id", "x"], "--id"), (["remember", " "], "empty"),
+                (["remember"], "no text"), (["remember", "a", "b", "--id", "x"], "--id"),
+                (["remember", "Nora", "likes", "tea"], "in quotes"), (["remember", "-"], "--facts -"), (["remember", " "], "empty"),
                 (["remember", "a", "--date", "tomorrow"], "--date"),
                 (["remember", "a", "--metadata", "[]"], "metadata"),
                 (["remember", "a", "--expires", "2001-01-01"], "past"),
@@ -258,7 +270,7 @@ class Changes(Commands):
         self.assertEqual(self.ids(), ["f5", "f7", "f9"])
         self.assertEqual(self.json("forget", "--filter", '{"NOT": [{"id": "f9"}]}')["deleted"], 2)
         self.assertEqual(self.json("forget", "--filter", '{"even": false}', "--yes")["deleted"], 1)
-        self.run_command("remember", "one", "two", "three")
+        self.run_command("remember", "fact one", "fact two", "fact three")
         self.assertEqual(self.json("forget", "--all", "--yes")["deleted"], 3)
         self.assertEqual(self.run_command("list")[0], "")
 
@@ -369,7 +381,7 @@ class Files(Commands):
         self.assertNotIn("hai", out)
         self.assertIn("fsck", error)
         found, _ = self.run_command("fsck", code=4)
-        self.assertIn("left", found)
+        self.assertIn('fact "new" of namespace "default" is damaged: forget it', found)
         self.assertNotIn("hai", found)
         self.assertGreater(json.loads(self.run_command("fsck", "--repair", "--json", code=4)[0])["left"], 0)
         out, error = self.run_command("list", "--json", code=4)

@@ -13,10 +13,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "app/console.h"
 #include "app/memory_session.h"
+#include "app/number_flag.h"
 #include "app/terminal_text.h"
 #include "base/limits.h"
 #include "memory/conversation.h"
@@ -37,10 +39,10 @@ struct ChatFlags {
 
 constexpr const char* kHelp =
     "/remember TEXT   store a fact\n"
-    "/forget ID       delete a fact, for good\n"
+    "/forget ID…      delete facts, for good, and start over: answers may repeat them\n"
     "/why             facts, tokens and first-token time of the last answer\n"
     "/new             start over; what is remembered stays\n"
-    "/help, /quit     Ctrl-C stops an answer or drops the line, Ctrl-D quits\n";
+    "/help, /quit     also /exit; Ctrl-C stops an answer or drops the line, Ctrl-D quits\n";
 
 // Lines from a terminal with editing and history (kept in memory only: they are a person's words), or from a pipe.
 class LineReader {
@@ -161,10 +163,10 @@ class Chat {
 
   // False: the person wants to leave.
   Result<bool> Handle(const std::string& line) {
-    const std::string word = line.substr(0, line.find(' '));
-    const std::string rest = word.size() < line.size() ? line.substr(word.size() + 1) : "";
-    if (line.find_first_not_of(" \t") == std::string::npos) return true;
-    if (line[0] != '/') return Answered(line);
+    const std::string text = Trimmed(line);
+    if (text.empty()) return true;
+    if (text[0] != '/') return Answered(line);
+    const std::string word = text.substr(0, text.find_first_of(kBlanks)), rest = Trimmed(text.substr(word.size()));
     if (word == "/quit" || word == "/exit") return false;
     if (word == "/help") {
       PrintOut(kHelp);
@@ -184,6 +186,12 @@ class Chat {
   }
 
  private:
+  static constexpr const char* kBlanks = " \t";
+  static std::string Trimmed(const std::string& text) {
+    const size_t first = text.find_first_not_of(kBlanks);
+    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+  }
+
   static AnswerOptions Options(const ChatFlags& flags) {
     AnswerOptions options;
     options.mode = flags.text ? AnswerMode::kText : AnswerMode::kKv;
@@ -215,15 +223,22 @@ class Chat {
     return {};
   }
 
-  Status Forget(const std::string& id) {
-    TRY_ASSIGN(const DeleteResult gone, session_.memory().Forget(flags_.memory.name_space, {&id, 1}));
-    PrintOut(gone.deleted > 0 ? "forgotten\n" : "no such fact: /why shows ids\n");
-    if (!last_) return {};
-    for (RecalledFact& fact : last_->answer.ranked) {
-      if (fact.id != id && !fact.id.starts_with(id + "#")) continue;  // it, or a part of it
-      std::fill(fact.text.begin(), fact.text.end(), ' ');  // also out of memory
-      fact.text = "(forgotten)";
+  // The conversation starts over: its answers may hold what is forgotten.
+  Status Forget(const std::string& words) {
+    std::vector<std::string> ids;
+    std::istringstream split(words);
+    for (std::string id; split >> id;) ids.push_back(std::move(id));
+    if (ids.empty()) return Fail(ErrorCode::kInvalidArgument, "/forget takes ids: /why shows those of the last answer");
+    TRY_ASSIGN(const DeleteResult gone, session_.memory().Forget(flags_.memory.name_space, ids));
+    if (gone.deleted == 0) {
+      PrintOut("no such fact: /why shows the ids of the last answer, `inferscale list` all\n");
+      return {};
     }
+    for (RecalledFact& fact : last_ ? last_->answer.ranked : std::vector<RecalledFact>())
+      std::fill(fact.text.begin(), fact.text.end(), ' ');  // also out of memory
+    conversation_.Restart();
+    last_.reset();
+    PrintOut(fmt::format("forgot {}; the conversation starts over\n", Counted(gone.deleted, "fact")));
     return {};
   }
 
@@ -267,6 +282,7 @@ Result<int> RunChat(const ChatFlags& flags) {
   options.engine = flags.engine;
   options.command = "chat";
   options.text_only = flags.text;
+  options.use = MemoryUse::kAdd;  // /remember fills an empty one
   TRY_ASSIGN(const std::unique_ptr<MemorySession> session, MemorySession::Open(std::move(options)));
   Chat chat(flags, *session);
   interrupts.To(&chat.conversation());
@@ -291,14 +307,11 @@ void AddChatCommand(CLI::App& app, int* status) {
   chat->add_flag("--quiet", flags->memory.quiet, "No notes; warnings remain");
   chat->add_flag("--remember", flags->remember, "Store each of your messages as a fact");
   chat->add_flag("--text", flags->text, "Inject nothing: compute every token");
-  chat->add_option("--top-k", flags->top_k, "Facts recalled for a message")
-      ->check(CLI::Range(1, limits::kTopKMax).description(""))
+  AddNumber(*chat, "--top-k", flags->top_k, 1, limits::kTopKMax, "Facts recalled for a message")->capture_default_str();
+  AddNumber(*chat, "--tail", flags->tail, 0, limits::kTopKMax,
+            "Of these, how many of the best are computed instead of injected")
       ->capture_default_str();
-  chat->add_option("--tail", flags->tail, "Of these, how many of the best are computed instead of injected")
-      ->check(CLI::Range(0, limits::kTopKMax).description(""))
-      ->capture_default_str();
-  chat->add_option("--max-tokens", flags->max_tokens, "Longest answer")
-      ->check(CLI::Range(1, limits::kContextTokensMax).description(""))
+  AddNumber(*chat, "--max-tokens", flags->max_tokens, 1, limits::kContextTokensMax, "Longest answer")
       ->capture_default_str();
   AddEngineFlags(*chat, flags->engine, true);
   chat->footer(std::string(kChatFooter) + kHelp);

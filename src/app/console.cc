@@ -97,4 +97,8 @@ void ProgressBar::Update(size_t done, size_t total, std::chrono::steady_clock::t
   }
 }
 
+std::string Counted(uint64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 }  // namespace inferscale

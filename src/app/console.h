@@ -42,4 +42,7 @@ class ProgressBar {
   std::chrono::steady_clock::time_point start_, last_;  // set by the first update
 };
 
+// "1 fact", "2 facts".
+std::string Counted(uint64_t count, std::string_view what);
+
 }  // namespace inferscale

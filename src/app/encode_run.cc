@@ -70,17 +70,18 @@ nlohmann::ordered_json EncodeRunToJson(const EncodeRun& run, const KvVault& vaul
 void PrintEncodeRun(const EncodeRun& run, const KvVault& vault) {
   const EncodeStats& stats = run.stats;
   if (stats.encoded > 0 || stats.failed > 0) {
-    PrintOut(fmt::format("{} facts encoded in {:.1f} s: {} tokens computed for {} fact tokens, {:.2f} each\n",
-                         stats.encoded, stats.seconds, stats.computed_tokens, stats.fact_tokens, PerToken(stats)));
+    PrintOut(fmt::format("{} encoded in {:.1f} s: {} tokens computed for {} fact tokens, {:.2f} each\n",
+                         Counted(stats.encoded, "fact"), stats.seconds, stats.computed_tokens, stats.fact_tokens,
+                         PerToken(stats)));
     PrintQuantised(vault.quantised_stats(), vault.encoding());
   } else {
     PrintOut("nothing is queued\n");
   }
   if (run.text > 0)
     PrintOut(
-        fmt::format("{} facts have no KV for this model and wait for none: their records made room for others, or are "
+        fmt::format("{} without KV for this model that wait for none: their records made room for others, or are "
                     "another model's. `inferscale encode --all` computes them\n",
-                    run.text));
+                    Counted(run.text, "fact")));
 }
 
 int EncodeStatus(const EncodeStats& stats) {

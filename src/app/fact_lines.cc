@@ -63,9 +63,22 @@ Result<std::vector<std::string>> Supersedes(const json& object) {
   return ids;
 }
 
+constexpr std::string_view kFactKeys[] = {"text",     "id",      "date",          "order_day",    "turn",
+                                          "metadata", "expires", "supersede_key", "supersedes",   "user_id",
+                                          "agent_id", "run_id",  "app_id",        "superseded_by"};
+constexpr std::string_view kTurnKeys[] = {"id", "speaker", "text", "date", "ordinal"};
+
+std::vector<std::string> UnknownKeys(const json& object, std::span<const std::string_view> known) {
+  std::vector<std::string> unknown;
+  for (const auto& [key, value] : object.items())
+    if (std::find(known.begin(), known.end(), key) == known.end()) unknown.push_back(key);
+  return unknown;
+}
+
 Result<FactLine> ParseFact(size_t line, const json& object) {
   FactLine fact;
   fact.line = line;
+  fact.unknown = UnknownKeys(object, kFactKeys);
   FactInput& input = fact.input;
   TRY_ASSIGN(input.text, RequiredString(object, "text"));
   TRY_ASSIGN(input.id, GivenString(object, "id"));
@@ -96,7 +109,7 @@ Result<std::optional<uint64_t>> Ordinal(const json& object) {
 }
 
 Result<TurnLine> ParseTurn(size_t line, const json& object) {
-  TurnLine turn{line, {}};
+  TurnLine turn{line, {}, UnknownKeys(object, kTurnKeys)};
   TRY_ASSIGN(turn.turn.id, RequiredString(object, "id"));
   TRY(CheckGivenId(turn.turn.id, "id"));
   TRY_ASSIGN(turn.turn.speaker, GivenString(object, "speaker"));

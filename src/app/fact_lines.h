@@ -6,7 +6,7 @@
 //         Only text is required. Written by export alone: "order_day", the day that orders an undated fact, and
 //         "superseded_by", the id of a fact further up that replaced this one.
 // Turns:  {"id": "t7", "speaker": "Nora", "text": "…", "date": "2023-05-08", "ordinal": 7}; id and text are required
-// Other keys are ignored. A byte order mark, CR LF line ends and blank lines are fine.
+// Other keys are not kept (unknown_keys.h says so). A byte order mark, CR LF line ends and blank lines are fine.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -25,11 +25,13 @@ struct FactLine {
   size_t line = 0;  // from 1
   FactInput input;
   std::string superseded_by;
+  std::vector<std::string> unknown;  // keys that are not kept
 };
 
 struct TurnLine {
   size_t line = 0;
   NewTurn turn;
+  std::vector<std::string> unknown;
 };
 
 // Every fact that comes out passes CheckFactInput, but that its expiry may be over. A fact without a date is ordered by

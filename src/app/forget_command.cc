@@ -78,7 +78,7 @@ Result<int> RunForget(const ForgetFlags& flags) {
   if (flags.memory.json)
     PrintJson({{"deleted", result.deleted}, {"missing", result.missing}});
   else
-    PrintOut(fmt::format("forgot     {} {}\n", result.deleted, result.deleted == 1 ? "fact" : "facts"));
+    PrintOut(fmt::format("forgot     {}\n", Counted(result.deleted, "fact")));
   if (result.missing.empty()) return 0;
   for (const std::string& id : result.missing)
     PrintError({ErrorCode::kNotFound, fmt::format("there is no fact {}", ForTerminal(id))});

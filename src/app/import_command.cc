@@ -14,6 +14,7 @@
 #include "app/input_text.h"
 #include "app/memory_flags.h"
 #include "app/memory_session.h"
+#include "app/unknown_keys.h"
 #include "base/limits.h"
 
 namespace inferscale {
@@ -85,10 +86,10 @@ Result<Imported> Store(Memory& memory, const ImportFlags& flags, const std::vect
 void Show(const Imported& imported, bool had_turns, bool json) {
   const auto& [turns, facts] = imported;
   if (json) return PrintOut(ToLine({{"finished", {{"turns", CountsToJson(turns)}, {"facts", CountsToJson(facts)}}}}));
-  PrintOut(fmt::format("imported   {} facts, {} were there already", facts.added, facts.duplicates));
+  PrintOut(fmt::format("imported   {}, {} were there already", Counted(facts.added, "fact"), facts.duplicates));
   if (had_turns)
-    PrintOut(
-        fmt::format("; {} turns, {} changed, {} were there already", turns.added, turns.changed, turns.duplicates));
+    PrintOut(fmt::format("; {}, {} changed, {} were there already", Counted(turns.added, "turn"), turns.changed,
+                         turns.duplicates));
   PrintOut("\n");
 }
 
@@ -132,10 +133,12 @@ Result<int> RunImport(ImportFlags& flags) {
   const std::string facts_name = InputName(flags.facts_path), turns_name = InputName(flags.turns_path);
   TRY_ASSIGN(const std::string content, ReadInput(flags.facts_path));
   TRY_ASSIGN(std::vector<FactLine> facts, ParseFactLines(content, facts_name));
+  WarnOfUnknownKeys(std::span<const FactLine>(facts), facts_name);
   std::vector<TurnLine> turns;
   if (!flags.turns_path.empty()) {
     TRY_ASSIGN(const std::string turns_content, ReadInput(flags.turns_path));
     TRY_ASSIGN(turns, ParseTurnLines(turns_content, turns_name));
+    WarnOfUnknownKeys(std::span<const TurnLine>(turns), turns_name);
   }
   TRY_ASSIGN(Place place, OpenPlace(flags));
   TRY_ASSIGN(const Imported imported, Store(place.memory(), flags, turns, std::move(facts)));

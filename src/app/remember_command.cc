@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/console.h"
 #include "app/fact_lines.h"
 #include "app/input_text.h"
 #include "app/memory_flags.h"
+#include "app/unknown_keys.h"
 #include "base/limits.h"
 
 namespace inferscale {
@@ -58,6 +60,7 @@ Result<std::vector<FactInput>> FromFile(const RememberFlags& flags) {
   if (lines.size() > limits::kFactsPerBatch)
     return Fail(ErrorCode::kTooLarge, fmt::format("{} holds {} facts, more than {} at once: use `inferscale import`",
                                                   name, lines.size(), limits::kFactsPerBatch));
+  WarnOfUnknownKeys(std::span<const FactLine>(lines), name);
   std::vector<FactInput> facts;
   for (FactLine& line : lines) {
     const auto place = [&] { return fmt::format("{}: line {}", name, line.line); };
@@ -80,6 +83,12 @@ Result<std::vector<FactInput>> Gather(const RememberFlags& flags) {
   const bool one = flags.texts.size() == 1;
   if (!one && (!flags.id.empty() || !flags.key.empty()))
     return Fail(ErrorCode::kInvalidArgument, "--id and --key are of one fact: give one text, in quotes");
+  const auto word = [](const std::string& text) { return text.find_first_of(" \t\n") == std::string::npos; };
+  if (!one && std::any_of(flags.texts.begin(), flags.texts.end(), word))
+    return Fail(ErrorCode::kInvalidArgument,
+                "each word would be a fact of its own: put the text in quotes, like \"Nora has a cat\"");
+  if (one && flags.texts[0] == "-")
+    return Fail(ErrorCode::kInvalidArgument, "- is no text: `--facts -` reads JSON Lines from standard input");
   std::vector<FactInput> facts(flags.texts.size(), fact);
   for (size_t i = 0; i < facts.size(); ++i) {
     facts[i].text = flags.texts[i];

@@ -95,7 +95,9 @@ Result<int> RunFsck(const FsckFlags& flags) {
   if (flags.memory.json)
     PrintJson({{"findings", std::move(json)}, {"left", left}});
   else
-    PrintOut(left == 0 ? "clean\n" : fmt::format("{} left{}\n", left, flags.repair ? "" : ": try --repair"));
+    PrintOut(left == 0
+                 ? "clean\n"
+                 : fmt::format("{} {}\n", left, flags.repair ? "left" : "found: --repair mends what can be made anew"));
   return left == 0 ? 0 : ExitStatus(ErrorCode::kCorrupt);
 }
 

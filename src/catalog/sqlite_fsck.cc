@@ -54,6 +54,17 @@ Status CheckReferences(Fsck& fsck) {
   return {};
 }
 
+// As `forget` takes it. A damaged row's own columns may be wrong: its number is right.
+Result<std::string> NameOf(Connection& db, const FactRow& row) {
+  TRY_ASSIGN(Cursor names,
+             db.Query("SELECT coalesce(p.id, f.id), n.name FROM facts f LEFT JOIN facts p ON p.seq=f.part_of"
+                      " LEFT JOIN namespaces n ON n.id=f.ns WHERE f.seq=?",
+                      row.seq));
+  TRY_ASSIGN(const bool found, names.Next());
+  if (!found) return "fact number " + std::to_string(row.seq);
+  return "fact " + QuotedId(names.Text(0)) + " of namespace " + QuotedId(names.Text(1));
+}
+
 Status CheckFacts(Fsck& fsck) {
   TRY_ASSIGN(Cursor cursor, fsck.db.Query("SELECT " INFERSCALE_FACT_COLUMNS ", f.hash FROM facts f ORDER BY f.seq"));
   FactRow row;
@@ -61,8 +72,9 @@ Status CheckFacts(Fsck& fsck) {
     TRY_ASSIGN(const bool more, cursor.Next());
     if (!more) return {};
     const bool whole = ReadFact(cursor, row);
-    if (!whole || cursor.Bytes(kFactColumns) != HashBlob(ContentHash(row.text, row.date)))
-      fsck.Report("fact number " + std::to_string(row.seq) + " is damaged: delete it, or restore a copy", false);
+    if (whole && cursor.Bytes(kFactColumns) == HashBlob(ContentHash(row.text, row.date))) continue;
+    TRY_ASSIGN(const std::string name, NameOf(fsck.db, row));
+    fsck.Report(name + " is damaged: forget it, or restore a copy", false);
   }
 }
 

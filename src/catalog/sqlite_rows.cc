@@ -86,8 +86,8 @@ Result<FactRow> FindFact(Connection& db, NamespaceId ns, std::string_view id) {
   if (!found) return tl::unexpected<Error>(NoSuchFact(id));
   FactRow row;
   if (!ReadFact(cursor, row) || row.id != id || row.name_space != ns)
-    return Fail(ErrorCode::kCorrupt, "catalog: fact number " + std::to_string(row.seq) +
-                                         " is damaged; delete it, or restore a copy (`inferscale fsck` lists all)");
+    return Fail(ErrorCode::kCorrupt, "catalog: fact " + QuotedId(id) +
+                                         " is damaged; forget it, or restore a copy (`inferscale fsck` lists all)");
   return row;
 }
 
