@@ -171,7 +171,8 @@ class RememberAndRecall(Commands):
         self.run_command("remember", "one", "--id", "one")
         for arguments, says in [
                 (["remember"], "no text"), (["remember", "a", "b", "--id", "x"], "--id"),
-                (["remember", "Nora", "likes", "tea"], "in quotes"), (["remember", "-"], "--facts -"), (["remember", " "], "empty"),
+                (["remember", "Nora", "likes", "tea"], "in quotes"), (["remember", "-"], "--facts -"),
+                (["remember", " "], "empty"),
                 (["remember", "a", "--date", "tomorrow"], "--date"),
                 (["remember", "a", "--metadata", "[]"], "metadata"),
                 (["remember", "a", "--expires", "2001-01-01"], "past"),
