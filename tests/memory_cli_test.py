@@ -196,6 +196,7 @@ class RememberAndRecall(Commands):
                 (["forget", "--all", "--yes", "--namespace", "no"], "no"), (["list", "--filter", "1"], "object"),
                 (["import", "/no/such/file"], "/no/such/file"), (["import", "-", "--turns", "-"], "standard input"),
                 (["nonsense"], "no command or option nonsense"),
+                (["recall", "where", "is", "it"], "in quotes"),
                 (["recall", "x", "--topk", "3"], "no command or option --topk"),
                 (["remember", "a", "--kv-budget", "5"], "--kv-budget")]:
             with self.subTest(arguments=arguments):

@@ -75,7 +75,7 @@ void PrintEncodeRun(const EncodeRun& run, const KvVault& vault) {
                          PerToken(stats)));
     PrintQuantised(vault.quantised_stats(), vault.encoding());
   } else {
-    PrintOut("nothing is queued\n");
+    PrintOut(fmt::format("nothing is queued; KV is stored as {}\n", KvEncodingName(vault.encoding())));
   }
   if (run.text > 0)
     PrintOut(

@@ -43,7 +43,10 @@ int main(int argc, char** argv) {
   app.failure_message([](const CLI::App* parsed, const CLI::Error& e) {
     // What is missing is often what was misspelt: that is said first.
     const std::vector<std::string> unknown = parsed->remaining(true);
-    const std::string what = unknown.empty() ? "" : "there is no command or option " + unknown.front() + "\n";
+    std::string what = unknown.empty() ? "" : "there is no command or option " + unknown.front();
+    if (!unknown.empty() && !unknown.front().starts_with('-') && !parsed->get_subcommands().empty())
+      what += ": put a text of several words in quotes";
+    if (!what.empty()) what += '\n';
     return "inferscale: error: " + what + (unknown.empty() ? CLI::FailureMessage::simple(parsed, e) : kHelpHint);
   });
   app.require_subcommand(1);

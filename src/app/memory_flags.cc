@@ -40,9 +40,11 @@ Status CheckFolder(const MemoryFlags& flags, std::string_view command, MemoryUse
 void AddMemoryPlace(CLI::App& command, MemoryFlags& flags, CLI::Option* other) {
   const DefaultPath folder = DefaultDataFolder();
   flags.data_folder = folder.path;
-  CLI::Option* place = command.add_option("--data-dir", flags.data_folder, "Folder of the memory")
-                           ->default_str(folder.shown)
-                           ->type_name("DIR");
+  CLI::Option* place =
+      command
+          .add_option("--data-dir", flags.data_folder, "Folder of the memory; $INFERSCALE_DATA names another default")
+          ->default_str(folder.shown)
+          ->type_name("DIR");
   CLI::Option* name_space =
       command.add_option("--namespace", flags.name_space, "Whose facts: namespaces never see each other")
           ->type_name("NAME")

@@ -45,7 +45,8 @@ Result<Memory::Update> FromFlags(const UpdateFlags& flags) {
   }
   TRY(CheckFactInput(probe));
   if (!update.text && !update.date && !update.expires_us && !update.metadata)
-    return Fail(ErrorCode::kInvalidArgument, "nothing to change: give --text, --date, --expires or --metadata");
+    return Fail(ErrorCode::kInvalidArgument,
+                "nothing to change: give --text, --date, --no-date, --expires, --no-expires or --metadata");
   return update;
 }
 
