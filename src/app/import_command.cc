@@ -160,8 +160,8 @@ One JSON object a line; only "text" is required:
   {"text": "Nora adopted a grey cat", "date": "2023-05-08", "id": "f1", "turn": "t7", "metadata": {"source": "chat"},
    "expires": "2030-01-01T00:00:00Z", "supersede_key": "pet", "user_id": "alex", "agent_id": "a", "run_id": "r",
    "app_id": "p"}
-and "supersedes": ["f0"], ids of facts that it replaces. `inferscale export` adds "order_day", which orders a fact without a
-date, and "superseded_by". Other keys are not kept, and named.
+and "supersedes": ["f0"], ids of facts that it replaces. `inferscale export` adds "order_day", which orders a fact
+without a date, and "superseded_by". Other keys are not kept, and named.
 --turns: {"id": "t7", "speaker": "Nora", "text": "Hi", "date": "2023-05-08", "ordinal": 7}; id and text are required.
 
 The whole file is checked first: with a mistake in any line nothing is stored, and the error names the line (only a
