@@ -175,9 +175,9 @@ TEST_F(KvVaultTest, WithoutItsSegmentsTheMemoryIsAsBefore) {
   fs::remove_all(folder_ / "data" / "kv");
   Open();
   EXPECT_EQ(vault().opening().lost, 3u);
+  for (const char* id : {"f0", "f1", "f2"}) EXPECT_TRUE(IsQueued(kAda, id)) << id << ", before anyone asks for it";
   for (const char* id : {"f0", "f1", "f2"}) {
     EXPECT_EQ(Load(kAda, id), nullptr);
-    EXPECT_TRUE(IsQueued(kAda, id));
     EXPECT_TRUE(Encode(kAda, id));
     EXPECT_NE(Load(kAda, id), nullptr);
   }

@@ -44,6 +44,7 @@ TEST_F(MemoryTest, NamespacesAreApart) {
 
 TEST_F(MemoryTest, UpdatesAreFoundByTheirNewWordsOnly) {
   RememberText(kAda, "her dog is called Rex", "dog");
+  EXPECT_THAT(Recall(kAda, "dog"), SizeIs(1));  // the vectors are in memory when it is changed
   Memory::Update update;
   update.text = "her bird is called Tweety";
   const auto updated = memory().UpdateFact(kAda, "dog", update);
@@ -52,6 +53,7 @@ TEST_F(MemoryTest, UpdatesAreFoundByTheirNewWordsOnly) {
   EXPECT_THAT(RecallTexts(kAda, "dog Rex"), ElementsAre("her bird is called Tweety"));
   EXPECT_EQ(Recall(kAda, "Rex")[0].keyword, 0.0f);
   EXPECT_GT(Recall(kAda, "Tweety")[0].keyword, 0.0f);
+  EXPECT_NEAR(Recall(kAda, "her bird is called Tweety")[0].cosine, 1.0, 1e-3) << "its vector is the new text's";
   update.text = "something else";
   update.expected_version = 1;
   EXPECT_EQ(CodeOf(memory().UpdateFact(kAda, "dog", update)), ErrorCode::kConflict);
