@@ -12,8 +12,8 @@ HISTORY = "MemoryPropertyTest.*"
 ERASE = "MemoryEraseTest.*"
 VAULT = "KvVault*"
 
-# The queue, what is moved while it dies, records that arrive late, and the erase list of what is destroyed at once all the
-# same: looked at by the catalog's histories only.
+# The queue, what is moved while it dies, records that arrive late, and the erase list of what is destroyed at once all
+# the same: looked at by the catalog's histories only.
 OF_THE_CATALOG_ALONE = ("superseded-leaves-queue", "stale-requeues", "move-erases", "clear-erases", "kill-erases",
                         "put-checks-own-version", "put-checks-own-expiry", "put-erases-refused")
 
