@@ -139,6 +139,8 @@ Result<std::string> SumOfSchema(Connection& connection) {
   }
 }
 
+constexpr const char* kDamagedHeader = "catalog: the header of its file is damaged; restore a copy";
+
 Status Set(Connection& connection, std::string_view key, std::string_view value) {
   return connection.Run("INSERT INTO settings(key, value) VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value=?2", key,
                         Blob{value});
@@ -169,8 +171,7 @@ Status Step(Connection& connection, const char* sql, size_t to, std::string_view
 Status MakePageSums(Connection& connection, size_t version) {
   TRY_ASSIGN(const bool has, HasPageSums(connection.db()));
   if (has) return {};
-  if (version >= kSumsSince)
-    return Fail(ErrorCode::kCorrupt, "catalog: the header of its file is damaged; restore a copy");
+  if (version >= kSumsSince) return Fail(ErrorCode::kCorrupt, kDamagedHeader);
   connection.MakePrivate();
   TRY(connection.Script("VACUUM"));
   return connection.EmptyLog();  // so that the file's header says so before the next step says what it must say
@@ -187,6 +188,8 @@ Status Migrate(Connection& connection, std::span<const char* const> steps, std::
   const bool is_new = tables == 0 && version == 0;
   if (!is_new && application != kApplicationId)
     return Fail(ErrorCode::kCorrupt, "catalog: the file is not a catalog of InferScale; choose another folder");
+  constexpr int64_t kNoSchemaYet = 1000;  // from here on it is a number that no program wrote
+  if (version.value_or(0) < 0 || version.value_or(0) >= kNoSchemaYet) return Fail(ErrorCode::kCorrupt, kDamagedHeader);
   const auto have = static_cast<size_t>(version.value_or(0));
   if (have > steps.size()) {
     TRY_ASSIGN(const std::string writer, Writer(connection));

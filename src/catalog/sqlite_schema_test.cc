@@ -30,6 +30,10 @@ TEST_F(SqliteSchemaTest, ANewerFileIsRefusedAndNotChanged) {
   EXPECT_EQ(CodeOf(refused), ErrorCode::kVersionUnsupported);
   for (const char* part : {"schema 7", "inferscale 3.1", "schemas up to 2", "newer"})
     EXPECT_THAT(refused.error().message, HasSubstr(part));
+  for (const char* damaged : {"PRAGMA user_version=-16777214", "PRAGMA user_version=33554434"}) {
+    Sql(damaged);
+    EXPECT_EQ(CodeOf(Reopen()), ErrorCode::kCorrupt) << damaged << ": nobody wrote that";
+  }
   Sql("PRAGMA user_version=2");
   EXPECT_EQ(Reopen().value()->GetFact(ns_, "f")->text, "text");
 }
