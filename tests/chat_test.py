@@ -153,14 +153,16 @@ class Chat(unittest.TestCase):
     def test_interrupts_end_the_answer_and_nothing_else(self):
         chat = self.chat("--max-tokens", "2000")
         chat.send("\x03")
+        chat.prompt()
         chat.send("Tell me everything that you know of all the people, at great length.\r")
-        chat.wait(r"\n[^\r\n]*\w+ \w+")  # it has begun
+        # It has begun: behind the line itself, whose Ctrl-C would still be a key.
+        chat.wait(r"great length\.[^\n]*\n[^\r\n]*\w+ \w+")
         chat.interrupt()
         chat.send("/why\r")
         self.assertIn("injected", chat.wait("computed;"))
         chat.prompt()
         chat.send("And what did Nora buy?\r")
-        chat.wait(r"\n[^\r\n]*\w+")
+        chat.wait(r"Nora buy\?[^\n]*\n[^\r\n]*\w+")
         chat.interrupt()
         chat.send("/quit\r")
         self.assertEqual(chat.ended(), 0)

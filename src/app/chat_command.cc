@@ -20,6 +20,7 @@
 #include "app/memory_session.h"
 #include "app/number_flag.h"
 #include "app/terminal_text.h"
+#include "base/blanks.h"
 #include "base/limits.h"
 #include "memory/conversation.h"
 #include "memory/encode_worker.h"
@@ -163,10 +164,11 @@ class Chat {
 
   // False: the person wants to leave.
   Result<bool> Handle(const std::string& line) {
-    const std::string text = Trimmed(line);
+    const std::string text(Trimmed(line));
     if (text.empty()) return true;
     if (text[0] != '/') return Answered(line);
-    const std::string word = text.substr(0, text.find_first_of(kBlanks)), rest = Trimmed(text.substr(word.size()));
+    const std::string word = text.substr(0, text.find_first_of(kBlanks));
+    const std::string rest(Trimmed(std::string_view(text).substr(word.size())));
     if (word == "/quit" || word == "/exit") return false;
     if (word == "/help") {
       PrintOut(kHelp);
@@ -186,12 +188,6 @@ class Chat {
   }
 
  private:
-  static constexpr const char* kBlanks = " \t";
-  static std::string Trimmed(const std::string& text) {
-    const size_t first = text.find_first_not_of(kBlanks);
-    return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
-  }
-
   static AnswerOptions Options(const ChatFlags& flags) {
     AnswerOptions options;
     options.mode = flags.text ? AnswerMode::kText : AnswerMode::kKv;
@@ -234,10 +230,8 @@ class Chat {
       PrintOut("no such fact: /why shows the ids of the last answer, `inferscale list` all\n");
       return {};
     }
-    for (RecalledFact& fact : last_ ? last_->answer.ranked : std::vector<RecalledFact>())
-      std::fill(fact.text.begin(), fact.text.end(), ' ');  // also out of memory
     conversation_.Restart();
-    last_.reset();
+    last_.reset();  // freed memory is overwritten: base/clear_freed.h
     PrintOut(fmt::format("forgot {}; the conversation starts over\n", Counted(gone.deleted, "fact")));
     return {};
   }

@@ -10,6 +10,7 @@
 #include "app/input_text.h"
 #include "app/memory_flags.h"
 #include "app/unknown_keys.h"
+#include "base/blanks.h"
 #include "base/limits.h"
 
 namespace inferscale {
@@ -83,7 +84,7 @@ Result<std::vector<FactInput>> Gather(const RememberFlags& flags) {
   const bool one = flags.texts.size() == 1;
   if (!one && (!flags.id.empty() || !flags.key.empty()))
     return Fail(ErrorCode::kInvalidArgument, "--id and --key are of one fact: give one text, in quotes");
-  const auto word = [](const std::string& text) { return text.find_first_of(" \t\n") == std::string::npos; };
+  const auto word = [](const std::string& text) { return text.find_first_of(kBlanks) == std::string::npos; };
   if (!one && std::any_of(flags.texts.begin(), flags.texts.end(), word))
     return Fail(ErrorCode::kInvalidArgument,
                 "each word would be a fact of its own: put the text in quotes, like \"Nora has a cat\"");

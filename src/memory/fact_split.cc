@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/assert.h"
+#include "base/blanks.h"
 #include "base/utf8.h"
 #include "memory/fact_file.h"
 
@@ -14,15 +15,7 @@ namespace {
 
 using CountTokens = std::function<size_t(std::string_view)>;
 
-constexpr std::string_view kSpaces = " \t\r\n\v\f";
-
-bool IsSpace(char c) { return kSpaces.find(c) != std::string_view::npos; }
-
-std::string_view Trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(kSpaces);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
-}
+bool IsSpace(char c) { return kBlanks.find(c) != std::string_view::npos; }
 
 // Sentence ends that need no space behind them: 。 ！ ？ ｡
 bool IsWideStop(std::string_view code_point) {
