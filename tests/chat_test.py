@@ -212,7 +212,7 @@ class Chat(unittest.TestCase):
     def test_killed_in_an_answer(self):
         chat = self.chat("--max-tokens", "2000")
         chat.send("Tell me a long story.\r")
-        chat.wait(r"\n[^\r\n]*\w+ \w+")
+        chat.wait(r"long story\.[^\n]*\n[^\r\n]*\w+ \w+")
         os.kill(chat.process_id, signal.SIGKILL)
         self.assertEqual(chat.ended(), -signal.SIGKILL)
         again = self.chat("--max-tokens", "4")
